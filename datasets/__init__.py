@@ -1,36 +1,38 @@
-"""Readers that know the formats of tick and AIS files, and seeded generators.
+"""Readers of tick and AIS file formats, and seeded generators.
 
 Layers, each importing strictly lower ones::
 
-    revision_readers                            revision_loads (of revisions, generated)
+    revision_readers                                generators.revision_loads
         |
-    corrections  arrivals  debezium
-        |            |         |
-        |            |     changelog
-        |            |         |
-        |            |     recorded (tuples, revisions, aside)   row_files - json_lines
-        |            |
-    registry         |                          generators
-        |            |                               |
-    ais_any ---------+                      ticks  objects  vessels  sensors
-        |                                            |
-    ais_danish  ais_marinecadastre  ais_parquet    knobs   rows
+    taq.corrections   arrivals   debezium
+        |                |           |
+        |                |       changelog
+        |                |           |
+        |                |       recorded (tuples, revisions, aside)   row_files - json_lines
+        |                |
+    registry             |                          generators.generate
+        |                |                               |
+    ais.any -------------+                      ticks  objects  vessels  sensors
+        |                                                |
+    ais.danish  ais.marinecadastre  ais.parquet        knobs   rows
         |                                |
-       ais    taq_daily                  |
-        |         |                      |
-        |     taq_monthly - taq    taq_parquet
-        |                    |  \\       |
-        |                    | taq_codes |
-    projection           plain_csv   plain_parquet
-                             |           |
-                         csv_parse    format    time_columns
-                             |           |
-                         text_blocks  counts
-                                 |       |
-                               units  errors
+    ais.common    taq.daily  taq.wrds    |
+        |                |               |
+        |     taq.monthly - taq.common   taq.parquet
+        |                        |  \\       |
+        |                        | taq.codes |
+    projection               plain_csv   plain_parquet
+                                 |           |
+                             csv_parse    format    time_columns
+                                 |           |
+                             text_blocks  counts
+                                     |       |
+                                   units  errors
 
 Reading: :func:`get_format` → ``prepare(paths)`` → ``units(paths)`` → ``batches(unit, columns)``.
+
 Revisions: :func:`read_revisions` of files of corrections, late reports and changelogs.
+
 Generating: :func:`generate` to a file, :func:`frame` in memory.
 """
 

@@ -1,7 +1,7 @@
-"""Late reports: what came after a later one of the same key, told by comparing arrival with event time (semantics 2.5).
+"""Find late reports, which arrived after a later one of the same key, by comparing arrival with event time (semantics 2.5).
 
-In order of arrival a report is late when one of the same vessel with a later time came before it. The others are the stream
-as it came; each late one is an insertion, known since it arrived::
+In order of arrival a report is late when one of the same vessel with a later time came before it. The others are the stream as
+it arrived; each late one is an insertion, known since its arrival::
 
     arrival   vessel  t     in the stream        the same as revisions
     10:00:02  A       :01   t = :01
@@ -29,7 +29,7 @@ from pulse.stream.revisions import KIND, KNOWN, REASON
 
 ARRIVAL = "t_recv"
 LATE = "late"
-"""The reason that a fit gives for a tuple that it set aside because it came late."""
+"""The reason of tuples that a fit rejected because they came late."""
 
 
 def read_arrivals(
@@ -40,10 +40,10 @@ def read_arrivals(
     format: Format | None = None,
     projection: Projection | str | None = None,
 ) -> Recorded:
-    """The reports in order of arrival, and those that came late as insertions.
+    """Read the reports in order of arrival, and the late ones as insertions.
 
-    Where the stream has ``x`` and ``y`` and the files do not, positions are projected: as ``projection`` says, else by the
-    first file's extent, as a fit of it does.
+    Where the stream has ``x`` and ``y`` and the files do not, positions are projected: by ``projection``, else by the first
+    file's extent, as a fit of it does.
     """
     format = _format(paths, schema, arrival, projection) if format is None else format
     columns = format.schema(format.files(paths)[0]).names
@@ -54,7 +54,7 @@ def read_arrivals(
 
 
 def split_arrivals(table: pa.Table, schema: StreamSchema, arrival: str = ARRIVAL) -> Recorded:
-    """As :func:`read_arrivals`, of a table with the stream's columns and one of arrivals."""
+    """Split a table with the stream's columns and one of arrivals, like :func:`read_arrivals`."""
     column = table.column(arrival).combine_chunks()
     unknown = column.is_null().to_numpy(zero_copy_only=False)
     arrived = column.cast(pa.timestamp("us"), safe=False).view(pa.int64()).fill_null(0).to_numpy()
@@ -81,10 +81,10 @@ def split_arrivals(table: pa.Table, schema: StreamSchema, arrival: str = ARRIVAL
 def read_late(
     paths: Paths, schema: StreamSchema, *, known: str | None = None, format: Format | None = None
 ) -> Recorded:
-    """Tuples that came late, each an insertion: such as those that a fit set aside in its model's ``_aside`` folder.
+    """Read late tuples, each as an insertion: such as those in a model's ``_aside`` folder that a fit rejected.
 
-    Of files with a column ``reason`` only what is late is taken, the rest is set aside again. ``known`` names a column of
-    timestamps; without it the tuples are known when they are put in.
+    Of files with a column ``reason`` only late tuples are taken; the others are set aside again. ``known`` names a column of
+    timestamps; without it the tuples are known when they are inserted.
     """
     format = PlainParquet(key=schema.key_names, time=schema.time) if format is None else format
     columns = format.schema(format.files(paths)[0]).names
@@ -110,7 +110,7 @@ def read_late(
 
 
 def late_rows(ranks: IntArray, times: IntArray) -> BoolArray:
-    """Which rows, in order of arrival, lie before an earlier row of the same key.
+    """Return which rows, in order of arrival, lie before an earlier row of the same key.
 
     >>> late_rows(np.array([0, 0, 1, 0, 0]), np.array([1, 4, 2, 3, 4])).tolist()
     [False, False, False, True, False]
@@ -119,7 +119,7 @@ def late_rows(ranks: IntArray, times: IntArray) -> BoolArray:
     if not len(ranks):
         return late
     by_key = np.argsort(ranks, kind="stable")
-    # The place of each time among all: small numbers, so that those of a later key can all be made larger.
+    # The rank of each time among all: small numbers, so that those of a later key can all be made larger.
     place = np.unique(times, return_inverse=True)[1] + ranks * len(ranks)
     reached = np.maximum.accumulate(place[by_key])
     late[by_key[1:]] = place[by_key[1:]] < reached[:-1]

@@ -1,4 +1,4 @@
-"""Columns of values of which some may not convert: those that do, and nulls for the others."""
+"""Convert columns in which some values may not convert: those become null."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Cast = Callable[[pa.Array], pa.Array]
 
 
 def cast_what_fits(values: pa.Array, type_: pa.DataType, cast: Cast | None = None) -> pa.Array:
-    """Values in a type; null where they have no equal there. ``cast`` converts an array, or raises for any of it.
+    """Cast values to a type, with null for those that do not convert. ``cast`` converts an array, or raises for any of it.
 
-    By halves, so that a few bad values among many cost little.
+    It proceeds by halves, so that a few bad values among many cost little.
 
     >>> cast_what_fits(pa.array(["1", "x", "3"]), pa.int64()).to_pylist()
     [1, None, 3]

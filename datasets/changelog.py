@@ -1,8 +1,8 @@
-"""Plain changelogs: a column of kinds and the stream's columns, as Flink and other engines write them.
+"""Read plain changelogs: a column of kinds and the stream's columns, as Flink and other engines write them.
 
-Kinds are ``+I -U +U -D``, their names (``INSERT``, ``UPDATE_BEFORE``, ``UPDATE_AFTER``, ``DELETE``), or the codes
-``c r d`` of a flattened Debezium topic; the column is called ``kind``, ``row_kind``, ``op`` or ``__op``. Parquet, CSV, and JSON
-by the line. A row that cannot be read as an element is kept aside with the reason; the others stand.
+Kinds are ``+I -U +U -D``, their names (``INSERT``, ``UPDATE_BEFORE``, ``UPDATE_AFTER``, ``DELETE``), or the codes ``c r d`` of
+a flattened Debezium topic; the column is named ``kind``, ``row_kind``, ``op`` or ``__op``. Files are Parquet, CSV, or JSON
+lines. A row that forms no element is set aside with the reason; the others are read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS: Mapping[str, str] = {
 def read_changelog_files(
     paths: Paths, schema: StreamSchema, *, known: str | None = None, time_unit: str | None = None
 ) -> Recorded:
-    """The revisions of these files, one after the other. ``known`` names the column of known times.
+    """Read the revisions of these files, in order. ``known`` names the column of known times.
 
     ``time_unit`` (s, ms, us, ns) is needed where times are numbers since 1970.
     """
@@ -52,7 +52,7 @@ def read_changelog_files(
 
 
 def read_each(paths: Paths, schema: StreamSchema, of_rows: Callable[[Rows, str], Recorded]) -> Recorded:
-    """What ``of_rows`` makes of the rows of each file, one after the other; what is no row is set aside."""
+    """Apply ``of_rows`` to the rows of each file, in order; input that is no row is set aside."""
     found, aside = [Revisions.empty(schema)], []
     for path in expand(paths, SUFFIXES):
         rows = read_rows(path)
@@ -63,7 +63,7 @@ def read_each(paths: Paths, schema: StreamSchema, of_rows: Callable[[Rows, str],
 
 
 def _unread_aside(schema: StreamSchema, unread: Sequence[Unread]) -> pa.Table:
-    """What is no row, as rows that are set aside."""
+    """Return unreadable input as rows that are set aside."""
     empty = revision_schema(schema)
     nothing = pa.table([pa.nulls(len(unread), field.type) for field in empty], schema=empty)
     return with_reason(nothing, [one.reason for one in unread])
@@ -78,9 +78,9 @@ def from_table(
     where: str = "revisions",
     unread: Sequence[Unread] = (),
 ) -> Recorded:
-    """Revisions from a table whose values may still be text; what does not read is kept aside.
+    """Build revisions from a table whose values may still be text; unreadable rows are set aside.
 
-    ``unread``: what of a file is none of the rows; those on two sides of it are no pair.
+    ``unread``: the parts of a file that are no rows; rows on two sides of one are no pair.
     """
     kind = kind_column(table.column_names, where)
     table = table.set_column(table.column_names.index(kind), KIND, kinds_of(table.column(kind)))
@@ -91,7 +91,7 @@ def from_table(
 def converted(
     table: pa.Table, schema: StreamSchema, *, known: str | None, time_unit: str | None, where: str
 ) -> tuple[pa.Table, list[str]]:
-    """The columns in the types of revisions, and per row what does not convert, or nothing."""
+    """Convert the columns to the types of revisions; return also, per row, the error, or an empty text."""
     columns: dict[str, pa.Array] = {}
     reasons = [""] * table.num_rows
     since = KNOWN if known is None and KNOWN in table.column_names else known
@@ -118,7 +118,7 @@ def converted(
 def sifted(
     table: pa.Table, reasons: Sequence[str], schema: StreamSchema, unread: Sequence[Unread] = ()
 ) -> Recorded:
-    """Rows with a reason go aside, and those that make no element."""
+    """Set aside rows with a reason, and those that form no element."""
     try:
         return Recorded(*Revisions.sift(table, schema, wrong=reasons, unread=unread))
     except ElementError as e:
@@ -126,7 +126,7 @@ def sifted(
 
 
 def kind_column(names: list[str], where: str) -> str:
-    """The column that says what each row does; one that is written as here goes before others."""
+    """Return the column of kinds; an exact name takes precedence."""
     for name in KIND_COLUMNS:
         if name in names:
             return name
@@ -138,7 +138,7 @@ def kind_column(names: list[str], where: str) -> str:
 
 
 def kinds_of(column: pa.ChunkedArray) -> pa.Array:
-    """Codes of a changelog, whatever they are called; what is none stays as it is.
+    """Convert the codes of a changelog in any notation; unknown ones stay unchanged.
 
     >>> kinds_of(pa.chunked_array([["INSERT", "-u", "?"]])).to_pylist()
     ['+I', '-U', '?']
@@ -154,7 +154,7 @@ def kinds_of(column: pa.ChunkedArray) -> pa.Array:
 def _converted(
     column: pa.Array, type_: pa.DataType, unit: str | None, where: str
 ) -> tuple[pa.Array, list[tuple[int, Any]]]:
-    """The column in this type; and row and value of what does not convert, which is null then."""
+    """Convert a column to a type; return also row and value of those that do not convert, which become null."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if column.type == type_ or pa.types.is_null(column.type):
@@ -188,7 +188,7 @@ def _cast(values: pa.Array, type_: pa.DataType, unit: str | None, where: str) ->
 
 
 def _spread(values: pa.Array, rows: Any, length: int, type_: pa.DataType) -> pa.Array:
-    """Values at these rows, nulls between."""
+    """Place values at these rows, with nulls between."""
     index = np.full(length, -1, dtype=np.int64)
     index[rows] = np.arange(len(values))
     return values.take(pa.array(index, mask=index < 0)) if len(values) else pa.nulls(length, type_)

@@ -1,4 +1,4 @@
-"""How many rows were read, kept and set aside, and why: nothing leaves a data set silently."""
+"""Count rows read, kept and removed by reason: no row leaves a data set silently."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray
 
-REASON = "reason"  # the column that rows set aside carry
+REASON = "reason"  # the column of reasons of removed rows
 
 
 @dataclass
 class Counts:
-    """Rows seen, rows kept, rows removed by reason; and, among those kept, what is worth a remark.
+    """Rows read, rows kept, rows removed by reason; and remarks about rows that were kept.
 
     >>> counts = Counts(rows=5, kept=3, removed={"no position": 2})
     >>> (counts + Counts(rows=1, kept=1)).summary()
@@ -46,7 +46,7 @@ class Counts:
         )
 
     def summary(self) -> str:
-        """One line for people."""
+        """Return a one-line summary."""
         parts = [f"{self.rows:,} rows, {self.kept:,} kept"]
         for title, reasons in (("removed", self.removed), ("among those kept", self.remarked)):
             if reasons:
@@ -63,7 +63,7 @@ Aside = Callable[[pa.RecordBatch], None]
 
 @dataclass
 class Sieve:
-    """Collects, for one block of rows, which are to be removed and for which reason; the first reason counts."""
+    """The rows of one block to remove, each with its first reason."""
 
     rows: int
     reason: list[str] = field(default_factory=list)
@@ -79,12 +79,12 @@ class Sieve:
         self._code[mask & (self._code == 0)] = len(self.reason)
 
     def kept(self) -> BoolArray:
-        """Which rows no reason has removed so far."""
+        """Return which rows no reason has removed so far."""
         mask: BoolArray = np.ones(self.rows, np.bool_) if self._code is None else self._code == 0
         return mask
 
     def split(self, table: pa.Table, counts: Counts, aside: Aside | None) -> pa.Table:
-        """The rows kept; the others go to ``aside`` with a column that says why, and all are counted."""
+        """Return the kept rows; pass the others to ``aside`` with a column of reasons, and count all."""
         if self._code is None:
             counts.add(Counts(self.rows, self.rows))
             return table

@@ -1,8 +1,8 @@
-"""Blocks of delimited text to Arrow tables, with errors that name file, line, column and text.
+"""Parse blocks of delimited text to Arrow tables, with errors that name file, line, column and text.
 
-Arrow parses and converts; what it cannot tell is where in the file it is, and whether a quoted field ran over a
-line break (which a cut through the file would tear apart). Both are found here. A row of empty fields is put
-after each block: a quote that is still open swallows it, so the number of rows tells.
+Arrow parses and converts, but does not report the position in the file, or whether a quoted field contains a line break (which
+cutting the file would split). Both are determined here. A row of empty fields is appended to each block: an open quote swallows
+it, so the number of rows reveals it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _EXPECTED = ((pa.types.is_timestamp, "a date and time"), (pa.types.is_integer, "
 def parse_block(
     block: Block, layout: Layout, types: Mapping[str, pa.DataType], time_formats: tuple[str, ...] = ()
 ) -> pa.Table:
-    """The columns of ``types``, converted; empty fields of numbers and times are null, empty texts are empty.
+    """Parse the columns of ``types``; empty fields of numbers and times are null, empty texts are empty.
 
-    So are what people write for no value (NaN, NA, null …) and the layout's own ``missing``.
-    Every column is one chunk. Empty lines are skipped.
+    Common notations for no value (NaN, NA, null …) and the layout's own ``missing`` are null, too. Every column is one chunk.
+    Empty lines are skipped.
     """
     for name in types:
         if name not in layout.names:
@@ -53,7 +53,7 @@ def parse_block(
 def _convert(
     data: bytes, layout: Layout, types: Mapping[str, pa.DataType], time_formats: tuple[str, ...]
 ) -> pa.Table | None:
-    """The rows of ``data``, or None when they are not one per line."""
+    """Return the rows of ``data``, or None when they are not one per line."""
     sentinel = layout.delimiter * (len(layout.names) - 1) or '""'
     lines = _count_lines(data)
     data += (b"" if data.endswith(b"\n") else b"\n") + sentinel.encode() + b"\n"
@@ -80,12 +80,12 @@ def _convert(
 
 
 def nulls(layout: Layout) -> list[str]:
-    """What stands for no number or time."""
+    """Return the texts that stand for no number or time."""
     return [*pyarrow.csv.ConvertOptions().null_values, *layout.missing]
 
 
 def _count_lines(data: bytes) -> int:
-    """Lines that are not empty: Arrow skips those that are."""
+    """Count lines that are not empty: Arrow skips empty ones."""
     if b"\n\n" in data or b"\n\r" in data or data.startswith((b"\n", b"\r")):
         return sum(1 for line in data.split(b"\n") if line.strip(b"\r"))
     return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
@@ -98,7 +98,7 @@ def _raise_located(
     time_formats: tuple[str, ...],
     cause: Exception | None,
 ) -> NoReturn:
-    """Halve the block until one line is left that fails by itself, and say what is wrong with it."""
+    """Halve the block until one line is left that fails by itself, and raise its error."""
     lines = [line for line in block.data.split(b"\n") if line.strip(b"\r")]
 
     def fails(low: int, high: int) -> bool:
@@ -109,7 +109,7 @@ def _raise_located(
             return True
 
     low, high = 0, len(lines)
-    if not fails(low, high):  # cannot be, unless reading is not repeatable
+    if not fails(low, high):  # impossible unless reading is not repeatable
         raise MalformedRowError(f"{layout.path}: {cause}") from cause
     while high - low > 1:
         middle = (low + high) // 2
@@ -121,7 +121,7 @@ def _raise_located(
 def _trouble(
     where: str, line: bytes, layout: Layout, types: Mapping[str, pa.DataType], time_formats: tuple[str, ...]
 ) -> EncodingError | MalformedRowError | ValueParseError:
-    """What is wrong with this one line."""
+    """Return the error of this one line."""
     shown = repr(line.rstrip(b"\r").decode("utf-8", "backslashreplace")[:120])
     try:
         data = to_utf8(line + b"\n", layout.encoding, where)
@@ -131,8 +131,8 @@ def _trouble(
     except (pa.ArrowException, OverflowError) as e:
         if _open_quote(line, layout.delimiter):
             return MalformedRowError(_TORN.format(where=where, shown=shown))
-        said = str(e).partition("Expected ")[2].partition(":")[0]
-        expected = f"expected {said}" if said else f"cannot be split into fields ({e})"
+        needed = str(e).partition("Expected ")[2].partition(":")[0]
+        expected = f"expected {needed}" if needed else f"cannot be split into fields ({e})"
         return MalformedRowError(f"{where}: {expected}; the line is {shown}")
     if texts is None:
         return MalformedRowError(_TORN.format(where=where, shown=shown))
@@ -158,7 +158,7 @@ def _trouble(
 
 
 def _open_quote(line: bytes, delimiter: str) -> bool:
-    """Whether a quoted field begins in this line and does not end in it."""
+    """Check whether a quoted field begins in this line and does not end in it."""
     try:
         list(csv.reader([line.decode("latin-1").rstrip("\r")], delimiter=delimiter, strict=True))
     except csv.Error as e:
@@ -167,12 +167,12 @@ def _open_quote(line: bytes, delimiter: str) -> bool:
 
 
 def layout_names(layout: Layout) -> tuple[str, ...]:
-    """The names that occur once: the others cannot be asked for."""
+    """Return the names that occur once: others cannot be requested."""
     return tuple(name for name in layout.names if layout.names.count(name) == 1)
 
 
 def _encoding_trouble(block: Block, layout: Layout) -> str:
-    """The first line of the block that is not in the layout's encoding."""
+    """Return the error of the first line of the block that is not in the layout's encoding."""
     row = 0
     for line in block.data.split(b"\n"):
         try:

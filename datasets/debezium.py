@@ -1,9 +1,9 @@
-"""Debezium's change events: ``op`` and the row ``before`` and ``after`` it, with or without the ``payload`` around them.
+"""Read Debezium's change events: ``op`` and the row ``before`` and ``after`` it, with or without the enclosing ``payload``.
 
 ``c`` (create) and ``r`` (snapshot read) are insertions, ``u`` is a replacement, ``d`` a deletion; ``ts_ms`` (or ``ts_us``,
-``ts_ns``) is when the change came to be known. Tombstones, events without an ``op``, carry nothing and are set aside, as are
-an update or a deletion without ``before``: the connector has to be told to send whole old rows (``REPLICA IDENTITY FULL``).
-Times inside rows are numbers in most connectors: ``time_unit`` says of what.
+``ts_ns``) is the known time of the change. Tombstones, events without an ``op``, are empty and set aside, as are an update or a
+deletion without ``before``: the connector must be configured to send whole old rows (``REPLICA IDENTITY FULL``). Times inside
+rows are numbers in most connectors: ``time_unit`` gives their unit.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _STAMPS = (("ts_us", "us"), ("ts_ms", "ms"), ("ts_ns", "ns"))
 def read_debezium(
     paths: Paths, schema: StreamSchema, *, known: str | None = None, time_unit: str | None = None
 ) -> Recorded:
-    """The revisions of files of change events: JSON by the line, or Parquet.
+    """Read the revisions of files of change events: JSON lines, or Parquet.
 
-    ``known`` names another column of the event than ``ts_ms`` for the known times.
+    ``known`` names a column of the event to use instead of ``ts_ms`` for the known times.
     """
     check_time_unit(time_unit)
     return read_each(
@@ -46,7 +46,7 @@ def from_events(
     time_unit: str | None = None,
     where: str = "change events",
 ) -> Recorded:
-    """Revisions from a table of change events; old and new rows become rows of a changelog, in the events' order."""
+    """Build revisions from a table of change events; old and new rows become rows of a changelog, in the events' order."""
     events = _unwrapped(events)
     _check(events, where)
     op = events.column("op").cast(pa.string()).to_pylist()
@@ -57,7 +57,7 @@ def from_events(
     rows = np.repeat(np.arange(len(op)), 2)
     is_old = np.tile([True, False], len(op))
     wanted = np.where(is_old, takes_old[rows], takes_new[rows])
-    # Of an event that is set aside, the row it has.
+    # Of a rejected event, keep the row that it has.
     wanted = np.where(good[rows], wanted, is_old == old[rows])
     kinds = np.where(is_old, np.where(takes_new[rows], "-U", "-D"), np.where(takes_old[rows], "+U", "+I"))
     some = np.flatnonzero(wanted)
@@ -73,7 +73,7 @@ def from_events(
 
 
 def _unwrapped(events: pa.Table) -> pa.Table:
-    """The payload's fields, where events come with their schema around them."""
+    """Return the payload's fields, where events include their schema."""
     if "payload" not in events.column_names or "op" in events.column_names:
         return events
     payload = events.column("payload").combine_chunks()
@@ -98,7 +98,7 @@ def _is_there(events: pa.Table, side: str) -> np.ndarray:
 
 
 def _interleaved(events: pa.Table, schema: StreamSchema, rows: np.ndarray, is_old: np.ndarray) -> pa.Table:
-    """The stream's columns of old and new rows, in this order."""
+    """Return the stream's columns of old and new rows, in this order."""
     sides = {side: _fields(events, side) for side in ("before", "after")}
     some = sides["after"] or sides["before"]
     index = pa.array(np.where(is_old, rows, rows + events.num_rows))
@@ -126,7 +126,7 @@ def _fields(events: pa.Table, side: str) -> dict[str, pa.Array]:
 
 
 def _stamps(events: pa.Table, known: str | None, where: str) -> pa.Array:
-    """When each event came to be known."""
+    """Return the known time of each event."""
     units = dict(_STAMPS)
     names = [known] if known is not None else [name for name, _ in _STAMPS if name in events.column_names]
     if not names:
@@ -146,9 +146,9 @@ def _stamps(events: pa.Table, known: str | None, where: str) -> pa.Array:
 
 def _reason(op: str | None, old: bool, new: bool) -> str:
     if op is None:
-        return "malformed: an event without an op carries nothing (a tombstone)"
+        return "malformed: an event without an op is empty (a tombstone)"
     if op in ("u", "d") and not old:
-        return f"malformed: op {op!r} without 'before', so which value it corrects is not said; have the source send old rows"
+        return f"malformed: op {op!r} without 'before', so the value it corrects is unknown; have the source send old rows"
     if op in ("c", "r", "u") and not new:
         return f"malformed: op {op!r} without 'after'"
     return f"malformed: expected an op of c, r, u, d, got {op!r}"

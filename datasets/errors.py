@@ -1,4 +1,4 @@
-"""What can go wrong with a data set's files; each message names the place, what was expected, what came, what to do."""
+"""Errors of a data set's files; each message names the place, what was expected, what came, what to do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class DatasetError(PulseError, ValueError):
 
 
 class MissingInputError(DatasetError, FileNotFoundError):
-    """A file, folder or pattern was named that matches nothing."""
+    """A file, folder or pattern that matches nothing."""
 
 
 class EmptyInputError(DatasetError):
-    """The input holds no rows at all."""
+    """Input without any rows."""
 
 
 class UnreadableError(DatasetError):
@@ -27,23 +27,23 @@ class UnreadableError(DatasetError):
 
 
 class EncodingError(DatasetError):
-    """Text in another encoding than the one expected."""
+    """Text in an unexpected encoding."""
 
 
 class MalformedRowError(DatasetError):
-    """A line of text that does not have the shape of a row."""
+    """A line of text that is not a row."""
 
 
 class ValueParseError(DatasetError):
-    """A field that does not read as what its column holds: a number, a date, a time."""
+    """A field that does not parse as its column's type: a number, a date, a time."""
 
 
 class UnknownFormatError(DatasetError):
-    """A format, generator or option of either was named that does not exist."""
+    """A format, generator or option that does not exist."""
 
 
 class ProjectionError(DatasetError):
-    """Positions cannot be projected to metres: not prepared, or pyproj is not there."""
+    """Positions that cannot be projected to metres: not prepared, or pyproj is missing."""
 
 
 class OutputError(DatasetError, OSError):
@@ -52,7 +52,7 @@ class OutputError(DatasetError, OSError):
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Turn what pyarrow and the system raise about a file into an :class:`UnreadableError` that names ``where``."""
+    """Convert errors of pyarrow and the system about a file to an :class:`UnreadableError` that names ``where``."""
     try:
         yield
     except PulseError:

@@ -1,8 +1,8 @@
-"""What every format of files knows: its units of work, its columns, and how to read them.
+"""The interface of every file format: its units of work, its columns, and how to read them.
 
 The driver prepares a format once and lists the units; workers get the format and a unit, both picklable::
 
-    fmt = get_format("ais").prepare(paths)        # the driver: what must be the same for all units
+    fmt = get_format("ais").prepare(paths)        # the driver: choices common to all units
     for unit in fmt.units(paths):                 # → workers
         for batch in fmt.batches(unit, ["mmsi", "t", "x", "y"], counts=counts):
             ...
@@ -29,19 +29,19 @@ BATCH_ROWS = 1 << 17
 
 @dataclass(frozen=True, kw_only=True)
 class Format(ABC):
-    """An immutable description of how files are read. ``key`` and ``time`` name the columns that play these roles."""
+    """An immutable description of how files are read. ``key`` and ``time`` name the columns with these roles."""
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
-    truths: ClassVar[Mapping[str, str]] = {}  # the truth (semantics 2.2) that its attributes usually have
-    # Reasons of filters: rows removed for them a fit keeps beside its model.
+    truths: ClassVar[Mapping[str, str]] = {}  # the usual truth (semantics 2.2) of its attributes
+    # Reasons of filters whose removed rows a fit keeps beside its model.
     set_aside: ClassVar[frozenset[str]] = frozenset()
 
     key: tuple[str, ...] = ()
     time: str | None = None
 
     def __post_init__(self) -> None:
-        given: Any = self.key  # typed callers hand over a tuple; others a list, or one name
+        given: Any = self.key  # typed callers pass a tuple; others a list, or one name
         key: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given)
         if not all(isinstance(name, str) and name for name in (*key, self.time or "-")):
             raise UnknownFormatError(
@@ -50,32 +50,32 @@ class Format(ABC):
         object.__setattr__(self, "key", key)
 
     def prepare(self, paths: Paths) -> Format:
-        """Settle, on the driver, what must be the same for every unit. Most formats have nothing to settle."""
+        """Make, on the driver, the choices that must be the same for every unit. Most formats have none."""
         self.files(paths)
         return self
 
     def files(self, paths: Paths) -> list[str]:
-        """The files that ``paths`` name, folders and patterns expanded."""
+        """Return the files that ``paths`` name, with folders and patterns expanded."""
         return expand(paths, self.suffixes)
 
     def statements(self) -> list[str]:
-        """What reading does beyond reading, one sentence each: filters, conversions, zones, projection."""
+        """Describe what reading changes, one sentence each: filters, conversions, zones, projection."""
         return []
 
     def plane(self) -> Plane | None:
-        """What positions ``x, y`` were projected to, if they were: by how much distances are off."""
+        """Return the plane of projected positions ``x, y``, with its distortion of distances; None without a projection."""
         return None
 
     @abstractmethod
     def units(self, paths: Paths) -> list[Unit]:
-        """All parts of the files, in order; together they hold every row once."""
+        """Return all parts of the files, in order; together they hold every row once."""
 
     @abstractmethod
     def schema(self, path: str) -> pa.Schema:
-        """The columns on offer, with the types that :meth:`batches` gives them."""
+        """Return the offered columns, with the types of :meth:`batches`."""
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
-        """How many bytes of a file these columns take; None where nobody knows, as of columns that are computed from others."""
+        """Return how many bytes of a file these columns take; None where unknown, as for computed columns."""
         return None
 
     @abstractmethod
@@ -88,9 +88,9 @@ class Format(ABC):
         counts: Counts | None = None,
         aside: Aside | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The unit's rows in file order, these columns only, at most ``batch_rows`` at a time.
+        """Read the unit's rows in file order, these columns only, at most ``batch_rows`` at a time.
 
-        Rows that filters remove are counted by reason in ``counts``, and handed to ``aside`` with a column ``reason``.
+        Rows that filters remove are counted by reason in ``counts``, and passed to ``aside`` with a column ``reason``.
         """
 
 
@@ -98,8 +98,8 @@ class Format(ABC):
 class TextFormat(Format):
     """A format of delimited text with a header line, cut into byte ranges.
 
-    Compressed files (.gz, .bz2, .zst, .lz4) are one unit each. Quoted fields may not hold line breaks: a file is
-    cut at line breaks without being read from its start, so such a field is an error, never two rows.
+    Compressed files (.gz, .bz2, .zst, .lz4) are one unit each. Quoted fields may not hold line breaks: a file is cut at line
+    breaks without being read from its start, so such a field is an error, never two rows.
     """
 
     suffixes = tuple(ending + more for ending in (".csv", ".txt", ".psv") for more in ("", *COMPRESSED))
@@ -118,16 +118,16 @@ class TextFormat(Format):
             )
 
     def layout(self, path: str) -> Layout:
-        """The header of a file."""
+        """Read the header of a file."""
         return read_layout(path, self.separator, self.encoding)
 
     @property
     def separator(self) -> str:
-        """What stands between two fields."""
+        """Return the character between two fields."""
         return self.delimiter
 
     def units(self, paths: Paths) -> list[Unit]:
-        """Byte ranges of about ``range_bytes``; files without rows have none, but some file must have some."""
+        """Return byte ranges of about ``range_bytes``; files without rows have none, but some file must have some."""
         units: list[Unit] = []
         files = self.files(paths)
         for path in files:
@@ -138,7 +138,7 @@ class TextFormat(Format):
 
 
 def require_units(units: list[Unit], files: list[str]) -> list[Unit]:
-    """The units, or an error when there are none."""
+    """Return the units, or raise an error when there are none."""
     if not units:
         more = f" (nor do the {len(files) - 1} others)" if len(files) > 1 else ""
         raise EmptyInputError(f"{files[0]}: the file holds no rows{more}; there is nothing to read")
@@ -146,7 +146,7 @@ def require_units(units: list[Unit], files: list[str]) -> list[Unit]:
 
 
 def pick(columns: Sequence[str], schema: pa.Schema, where: str) -> list[str]:
-    """The columns asked for, each of them there, none twice."""
+    """Return the requested columns, checking that each exists, without duplicates."""
     if isinstance(columns, str):
         raise DatasetError(
             f"columns: expected a list of names, got the text {columns!r}; write [{columns!r}]"
@@ -156,12 +156,12 @@ def pick(columns: Sequence[str], schema: pa.Schema, where: str) -> list[str]:
         if name not in schema.names:
             raise unknown_column(name, schema.names, where)
     if not names:
-        raise DatasetError(f"{where}: no column was asked for; there are: {', '.join(schema.names)}")
+        raise DatasetError(f"{where}: no column was requested; there are: {', '.join(schema.names)}")
     return names
 
 
 def rebatch(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """A table as batches of at most ``batch_rows``; none when it has no rows."""
+    """Split a table into batches of at most ``batch_rows``; none when it has no rows."""
     if batch_rows < 1:
         raise DatasetError(f"batch_rows: expected at least 1, got {batch_rows}")
     for batch in table.combine_chunks().to_batches(max_chunksize=batch_rows):

@@ -1,7 +1,7 @@
-"""JSON by the line: the rows that read, and what is wrong with the lines that do not.
+"""Read JSON lines: the valid rows, and the errors of the other lines.
 
-Arrow reads a file at once, or refuses all of it for one line. Where it refuses, lines are read one by one. What kind of value
-each field holds is told by most lines; a line with another kind there is none of the rows.
+Arrow reads a file at once, or rejects all of it for one line. Where it does, lines are read one by one. The majority of lines
+determines the kind of each field; a line with another kind there is rejected.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _NULL = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\n}])\s*null\b")
 
 
 class Unread(NamedTuple):
-    """What of a file is no row: how many rows were read before it, and what is wrong with it."""
+    """A part of a file that is no row: the number of rows before it, and its error."""
 
     before: int
     reason: str
 
 
 def arrow_json(path: str | Path, options: pyarrow.json.ParseOptions | None = None) -> pa.Table:
-    """A file as :func:`arrow_json_of` reads its bytes."""
+    """Read a file like :func:`arrow_json_of`."""
     return arrow_json_of(Path(path).read_bytes(), options)
 
 
 def arrow_json_of(data: bytes, options: pyarrow.json.ParseOptions | None = None) -> pa.Table:
-    """Lines as Arrow reads them; ``ArrowInvalid`` where it does not, and where a line is null (a tombstone of a topic).
+    """Parse lines with Arrow; raise ``ArrowInvalid`` where it fails, and where a line is null (a tombstone of a topic).
 
-    Arrow 26 ends the process if the first of its lines is.
+    Arrow 26 crashes the process if its first line is null.
     """
     if _NULL.search(data):
         raise pa.ArrowInvalid("JSON parse error: null in place of an object")
@@ -48,9 +48,9 @@ def arrow_json_of(data: bytes, options: pyarrow.json.ParseOptions | None = None)
 
 
 def read_json_lines(path: str) -> tuple[pa.Table, list[Unread]]:
-    """The rows of a file, and the lines that are none of them, with their numbers from 1."""
+    """Return the rows of a file, and the rejected lines, with their numbers from 1."""
     try:
-        Path(path).read_bytes().decode()  # Arrow passes names and texts on that are no UTF-8
+        Path(path).read_bytes().decode()  # Arrow passes on names and texts that are not UTF-8
         return arrow_json(path), []
     except (pa.ArrowInvalid, UnicodeDecodeError) as whole:
         rows, wrong = _parsed(path)
@@ -70,7 +70,7 @@ def read_json_lines(path: str) -> tuple[pa.Table, list[Unread]]:
 
 
 def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
-    """The objects by the numbers of their lines, and what is wrong with other lines; empty ones are nothing."""
+    """Return the objects by line number, and the errors of other lines; empty ones are skipped."""
     rows: dict[int, Row] = {}
     wrong: dict[int, str] = {}
     with Path(path).open("rb") as file:
@@ -82,7 +82,7 @@ def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
                 read.decode()
                 row = json.loads(line)
                 json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-            except (ValueError, RecursionError) as e:  # also a number of more digits than Python reads
+            except (ValueError, RecursionError) as e:  # also a number with more digits than Python parses
                 what = "not UTF-8" if isinstance(e, UnicodeError) else "not JSON"
                 wrong[number] = f"{what}: {_short(line)}"
                 continue
@@ -94,7 +94,7 @@ def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
 
 
 def _of_another_kind(rows: dict[int, Row]) -> dict[int, str]:
-    """Lines that hold another kind of value in a field than most lines do."""
+    """Return lines with another kind of value in a field than most lines."""
     kinds: dict[str, Counter[str]] = {}
     for row in rows.values():
         for field, kind, _ in _fields(row):
@@ -113,7 +113,7 @@ _ODD = "a number beyond 64 bits"
 
 
 def _fields(row: Row, within: str = "") -> Iterator[tuple[str, str, Any]]:
-    """The fields of an object and of those in it: name, kind and value; without those that are null."""
+    """Yield the fields of an object and of nested ones: name, kind and value; without nulls."""
     for name, value in row.items():
         field = f"{within}{name}"
         if value is None:

@@ -1,4 +1,4 @@
-"""Delimited text of any columns, types guessed from the beginning of the first file unless they are given."""
+"""Read delimited text with any columns, types inferred from the beginning of the first file unless given."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ SAMPLE_BYTES = 1 << 20
 TYPES = {"double": pa.float64(), "int64": pa.int64(), "string": KEY_TEXT, "bool": pa.bool_()}
 
 
-_SHARE_BYTES = 1 << 16  # from whose lines it is told which share of a file its columns have
+_SHARE_BYTES = 1 << 16  # sample for estimating the columns' share of a file
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainCsv(TextFormat):
     """Comma (or otherwise) separated values with a header.
 
-    Types are guessed from the first megabyte: numbers are doubles, except in key columns, where whole numbers
-    are int64 unless some begin with zeros, as codes do; all else is text, kept as a dictionary. ``types`` overrides the guess:
-    ``{"id": "string"}``. Empty fields, NaN, NA, null and the like are no number, and what ``missing`` lists is none either;
-    an empty field is no key.
-    Times are ISO 8601 text, or as ``time_format`` (``%d.%m.%Y %H:%M``) says, or numbers since 1970 of ``time_unit``; with
+    Types are inferred from the first megabyte: numbers are doubles, except in key columns, where whole numbers are int64 unless
+    some begin with zeros, as codes do; all else is text, stored as a dictionary. ``types`` overrides the inference:
+    ``{"id": "string"}``. Empty fields, NaN, NA, null and the like, and the texts in ``missing``, are null numbers; an empty
+    field is a null key.
+
+    Times are ISO 8601 text, or written as ``time_format`` (``%d.%m.%Y %H:%M``), or numbers since 1970 of ``time_unit``; with
     ``missing_times`` they may be empty.
     """
 
@@ -71,19 +72,19 @@ class PlainCsv(TextFormat):
 
     @property
     def separator(self) -> str:
-        """What stands between two fields."""
+        """Return the character between two fields."""
         return self.separated_by
 
     def layout(self, path: str) -> Layout:
-        """The header of a file, and what stands for no value."""
+        """Read the header of a file, with the texts that stand for no value."""
         return replace(super().layout(path), missing=self.missing)
 
     def statements(self) -> list[str]:
-        """The one conversion."""
+        """Describe the only conversion."""
         return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
 
     def prepare(self, paths: Paths) -> PlainCsv:
-        """Settle the types by the first file that has rows, so that every unit of every file has the same."""
+        """Infer the types from the first file with rows, so that every unit of every file has the same."""
         files = self.files(paths)
         first = next((path for path in files if _has_rows(self.layout(path))), files[0])
         names = self.layout(first).names
@@ -99,12 +100,12 @@ class PlainCsv(TextFormat):
         return replace(self, types=tuple(sorted({**found, **dict(self.types)}.items())))
 
     def schema(self, path: str) -> pa.Schema:
-        """The header's columns and their types."""
+        """Return the header's columns and their types."""
         types = self._types(self.layout(path))
         return pa.schema([(name, TIME if name == self.time else type_) for name, type_ in types.items()])
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
-        """Their share of the characters of the first lines, with separators, of the file's size."""
+        """Estimate the columns' share of the file's size from the characters of the first lines, with separators."""
         layout = self.layout(path)
         places = [layout.names.index(name) for name in columns if name in layout.names]
         with readable(path), open_bytes(path) as file:
@@ -124,7 +125,7 @@ class PlainCsv(TextFormat):
         counts: Counts | None = None,
         aside: Aside | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The lines that begin in the unit; no row is ever removed."""
+        """Read the lines that begin in the unit; no row is ever removed."""
         if unit.row_group is not None:
             raise UnreadableError(
                 f"{unit}: expected a byte range, got a row group; list the units with this format"
@@ -132,9 +133,9 @@ class PlainCsv(TextFormat):
         layout = self.layout(unit.path)
         types = self._types(layout)
         names = pick(columns, pa.schema(list(types.items())), unit.path)
-        asked = {name: self._stored_type(name, types[name]) for name in names}
+        wanted = {name: self._stored_type(name, types[name]) for name in names}
         for block in read_blocks(unit, layout):
-            table = _without_empty_keys(parse_block(block, layout, asked), self.key)
+            table = _without_empty_keys(parse_block(block, layout, wanted), self.key)
             if self.time in names and table.num_rows:
                 at = names.index(self.time)
                 column = table.column(at).combine_chunks()
@@ -146,7 +147,7 @@ class PlainCsv(TextFormat):
             yield from rebatch(table, batch_rows)
 
     def _stored_type(self, name: str, type_: pa.DataType) -> pa.DataType:
-        """How a column is read: times as text, unless they are numbers. A time in fractions is a double."""
+        """Return the type to read a column as: times as text, unless they are numbers. A fractional time is a double."""
         if name != self.time:
             return type_
         return pa.string() if self.time_unit is None else type_ if type_ == pa.int64() else pa.float64()
@@ -170,7 +171,7 @@ class PlainCsv(TextFormat):
 
 
 def _without_empty_keys(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """With nulls for empty texts among keys: an empty field is no key, as it is no number and no time."""
+    """Replace empty texts among keys by nulls: an empty field is no key, as it is no number and no time."""
     for name in set(key) & set(table.column_names):
         column = table.column(name).combine_chunks()
         if not pa.types.is_dictionary(column.type) or not len(column):
@@ -184,7 +185,7 @@ def _without_empty_keys(table: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def place_in(block: Block, path: str, column: str | None) -> Place:
-    """Names the line of a row of a block; the file is read for that, so only errors ask."""
+    """Return a function that names the line of a row of a block; it reads the file, so only errors call it."""
     what = f", column '{column}'" if column else ""
     return lambda row: f"{path}, line {line_number(path, block.offset, row)}{what}"
 
@@ -194,27 +195,29 @@ def _has_rows(layout: Layout) -> bool:
 
 
 def _missing(name: str, layout: Layout) -> UnknownColumnError:
-    """A column that is not there; where the header is a single name, perhaps since another character separates."""
+    """Return the error of a missing column; for a header with a single name, with advice about the separator."""
     error = unknown_column(name, layout.names, layout.path)
     advice = _separator_advice(layout)
     return UnknownColumnError(f"{error}. {advice}") if advice else error
 
 
 def _separator_advice(layout: Layout) -> str:
-    """What to say of a header that is one name with something in it that may separate several; nothing of any other."""
+    """Return advice for a header of one name that contains another separator; else an empty text."""
     other = next((one for one in ";\t|," if one in layout.names[0]), None) if len(layout.names) == 1 else None
     shown = "tab" if other == "\t" else f"'{other}'"
     return f"Say what separates them with separated_by= (--read separated_by={shown})" if other else ""
 
 
 def _guess(layout: Layout, key: Sequence[str]) -> dict[str, pa.DataType]:
-    """Arrow's guess of the types in the first megabyte of the file; keys that begin with zeros are no numbers."""
+    """Return Arrow's inferred types of the first megabyte of the file; keys that begin with zeros are text."""
     whole = Unit(layout.path, 0)
     head = next(read_blocks(whole, layout, SAMPLE_BYTES), None)
     if head is None:
         return {}
     data = to_utf8(head.data, layout.encoding, layout.path)
-    parse_block(head, layout, dict.fromkeys(layout_names(layout)[:1], pa.binary()))  # is every line a row?
+    parse_block(
+        head, layout, dict.fromkeys(layout_names(layout)[:1], pa.binary())
+    )  # checks that every line is a row
     with readable(layout.path):
         table = pyarrow.csv.read_csv(
             pa.BufferReader(data),

@@ -1,4 +1,4 @@
-"""Parquet files of any columns: a unit is a row group, and nothing but the time is converted."""
+"""Read Parquet files with any columns: a unit is a row group, and only the time is converted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Strings of either width, or dictionaries of them."""
+    """Check for strings of either width, or dictionaries of them."""
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def open_parquet(path: str, read_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
-    """Open a Parquet file, or say why that is none."""
+    """Open a Parquet file, or raise an error that explains why it is none."""
     with readable(path):
         with Path(path).open("rb") as file:
             start = file.read(4)
@@ -41,13 +41,13 @@ def open_parquet(path: str, read_dictionary: Sequence[str] = ()) -> pq.ParquetFi
 
 
 def row_groups(files: list[str]) -> list[Unit]:
-    """The row groups that hold rows, of all files."""
+    """Return the row groups that hold rows, of all files."""
     units: list[Unit] = []
     for path in files:
         with open_parquet(path) as file, readable(path):
             whole = Path(path).stat().st_size
             groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-            # Not from the metadata of columns: where those are damaged, Arrow ends the process.
+            # Not from the metadata of columns: where those are damaged, Arrow crashes the process.
             total = sum(max(group.total_byte_size, 0) for group in groups) or 1
             for i, group in enumerate(groups):
                 if group.num_rows > 0:
@@ -57,7 +57,7 @@ def row_groups(files: list[str]) -> list[Unit]:
 
 
 def read_row_group(unit: Unit, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """The columns of one row group, text as dictionaries, without threads: Spark has a worker per core."""
+    """Read the columns of one row group, text as dictionaries, without threads: Spark has a worker per core."""
     if unit.row_group is None:
         raise DatasetError(
             f"{unit}: expected a Parquet row group, got a byte range; list the units with this format"
@@ -78,11 +78,11 @@ def read_row_group(unit: Unit, columns: Sequence[str], batch_rows: int) -> Itera
             seen += batch.num_rows
             for name in text:
                 values = batch.column(name)
-                # Arrow reads texts that are no UTF-8. A dictionary is small beside its column.
+                # Arrow reads texts that are not UTF-8. A dictionary is small compared with its column.
                 (values.dictionary if pa.types.is_dictionary(values.type) else values).validate(full=True)
             if (
                 batch.num_rows
-            ):  # whether a column is declared without nulls is of no concern, and differs from file to file
+            ):  # drops the declared nullability, which is irrelevant and differs from file to file
                 yield pa.RecordBatch.from_arrays([batch.column(name) for name in columns], list(columns))
     if unit.rows is not None and seen != unit.rows:
         raise UnreadableError(
@@ -94,7 +94,7 @@ def read_row_group(unit: Unit, columns: Sequence[str], batch_rows: int) -> Itera
 class PlainParquet(Format):
     """Parquet. Text columns come as dictionaries, the column ``time`` as zone-less UTC microseconds.
 
-    ``time_unit`` (s, ms, us, ns) is needed when the times are numbers since 1970, ``time_format`` when they are text that is no
+    ``time_unit`` (s, ms, us, ns) is needed when the times are numbers since 1970, ``time_format`` when they are text other than
     ISO 8601. With ``missing_times`` they may be null.
     """
 
@@ -110,21 +110,21 @@ class PlainParquet(Format):
         check_time_unit(self.time_unit)
 
     def statements(self) -> list[str]:
-        """The one conversion."""
+        """Describe the only conversion."""
         return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
 
     def units(self, paths: Paths) -> list[Unit]:
-        """One unit per row group."""
+        """Return one unit per row group."""
         return row_groups(self.files(paths))
 
     def schema(self, path: str) -> pa.Schema:
-        """The file's columns as they come out."""
+        """Return the file's columns with their output types."""
         with open_parquet(path) as file, readable(path):
             fields = [self._field(field) for field in file.schema_arrow]
         return pa.schema(fields)
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
-        """What its row groups say of their columns, as they lie there: compressed."""
+        """Return the compressed size of the columns, from the row groups' metadata."""
         with open_parquet(path) as file, readable(path):
             about, names = file.metadata, set(columns)
             own = [i for i in range(about.num_columns) if about.schema.column(i).path.split(".")[0] in names]
@@ -146,7 +146,7 @@ class PlainParquet(Format):
         counts: Counts | None = None,
         aside: Aside | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The row group's rows; no row is ever removed."""
+        """Read the row group's rows; no row is ever removed."""
         names = pick(columns, self.schema(unit.path), unit.path)
         row = 0
         for batch in read_row_group(unit, names, batch_rows):

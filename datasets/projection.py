@@ -1,21 +1,22 @@
-"""Positions to metres: one conformal projection per data set, chosen by the data's extent.
+"""Project positions to metres: one conformal projection per data set, chosen by the data's extent.
 
-Every candidate is conformal (its scale is the same in all directions), so one number says how far distances are
-off: the scale's largest departure from 1. It is balanced over the extent by a factor at the centre
-(``+k_0``), which halves it. Candidates, of which the one with the smallest departure is taken:
+Every candidate is conformal (its scale is the same in all directions), so one number bounds the error of distances: the scale's
+largest departure from 1. It is balanced over the extent by a factor at the centre (``+k_0``), which halves it. The candidate
+with the smallest departure is taken:
 
 * ``stere``, oblique stereographic: compact regions. Within a radius r of its centre the departure is
   (r/2R)²/2 = r²/8R²: 0.00001 % at 5 km, 0.08 % at 500 km.
 * ``lcc``, a cone: regions wider than high, such as a continent's coasts. Departure about Δφ²/16.
 * ``merc``, Mercator: the tropics, and the world, where no plane is good: from 60° S to 60° N it is off by up to a third.
 
-The local azimuthal equidistant projection was measured, too: a sixth as fast, and no better at 500 km.
-The bound holds for the distance of any two points, if the straight line between them lies within the extent.
+The local azimuthal equidistant projection was measured, too: a sixth as fast, and no better at 500 km. The bound holds for the
+distance of any two points, if the straight line between them lies within the extent.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,19 +24,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray
-from pulse.core.plane import Plane
+from pulse.core.plane import UNBOUNDED, Plane
 from pulse.datasets.errors import ProjectionError
+from pulse.datasets.scale_factors import departure_in_box, largest_departure, scale_factors
 
-_GRID = 33  # points per side at which the scale is looked at; its extremes lie on the edge or in the middle
+_GRID = 33  # points per side at which the scale is evaluated; its extremes lie on the edge or in the middle
 _TRIM = 1e-3  # the share of positions that may lie outside the extent, at each of its four sides
-_MARGIN = 0.05  # by how much the extent is widened, in degrees
+_MARGIN = 0.05  # degrees by which the extent is widened
 _EARTH = 6_371_000.0  # metres, the mean radius
 _DEGREE = 111_195.0  # metres
-_MOST_RADIUS = 5_000_000.0  # beyond, a region is a box only
+_MOST_RADIUS = 5_000_000.0  # beyond it, a region is a box only
 
 
 class Extent(NamedTuple):
-    """A box in degrees, and of it what lies within ``radius`` metres of its middle.
+    """A box in degrees, limited to ``radius`` metres around its middle.
 
     ``east`` may exceed 180: a region across the antimeridian keeps west < east.
     """
@@ -47,11 +49,11 @@ class Extent(NamedTuple):
     radius: float = np.inf
 
     def centre(self) -> tuple[float, float]:
-        """Latitude and longitude of the middle."""
+        """Return latitude and longitude of the middle."""
         return round((self.south + self.north) / 2, 4), round((self.west + self.east) / 2, 4)
 
     def holds(self, lat: FloatArray, lon: FloatArray) -> BoolArray:
-        """Which positions lie in it."""
+        """Return which positions lie in it."""
         inside: BoolArray = (lat >= self.south) & (lat <= self.north)
         inside &= (lon - self.west) % 360.0 <= self.east - self.west
         if np.isfinite(self.radius):
@@ -61,7 +63,7 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True)
 class Projection:
-    """A projection as PROJ writes it, the extent it was chosen for, and its distortion there (0.001 is 0.1 %)."""
+    """A projection in PROJ notation, the extent it was chosen for, and its distortion there (0.001 is 0.1 %)."""
 
     crs: str
     extent: Extent
@@ -79,32 +81,34 @@ class Projection:
         )
 
     def forward(self, lat: FloatArray, lon: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Metres east and north of the centre; infinite where the projection has no image."""
+        """Return metres east and north of the centre; infinite where the projection has no image."""
         x, y = _transformer(self.crs)(lon, lat)
         return x, y
 
     def plane(self) -> Plane:
-        """The box in the plane around the extent, with the largest distortion anywhere in it; and beyond it, as far again on
-        each side as the box is long."""
+        """Return the box in the plane around the extent, with its largest distortion, and that of a box three times as long."""
         lat, lon = _grid(self.extent)
         x, y = self.forward(lat, lon)
         fine = np.isfinite(x) & np.isfinite(y)
         if not fine.any():
-            return Plane(min(self.distortion, 1.0), 1.0)
+            return Plane(UNBOUNDED, UNBOUNDED)
         box = float(x[fine].min()), float(x[fine].max()), float(y[fine].min()), float(y[fine].max())
-        inside = max(self.distortion, _box_distortion(self.crs, box))
+        inside, bend = _in_box(self.crs, box)
+        inside = max(inside, min(self.distortion, UNBOUNDED))
         width, height = box[1] - box[0], box[3] - box[2]
         wide = box[0] - width, box[1] + width, box[2] - height, box[3] + height
-        return Plane(min(inside, 1.0), min(max(inside, _box_distortion(self.crs, wide)), 1.0), *box)
+        beyond, bend_beyond = _in_box(self.crs, wide)
+        # Where only the wide box has places without an image, its bend is not known; beyond is unbounded then.
+        return Plane(inside, max(inside, beyond), *box, max(bend, bend_beyond))
 
     def outside(self, lat: FloatArray, lon: FloatArray) -> int:
-        """How many positions lie outside the extent that the distortion is stated for."""
+        """Count the positions outside the extent of the stated distortion."""
         known = np.isfinite(lat)
         return int(np.count_nonzero(known & ~self.extent.holds(lat, lon)))
 
 
 def pyproj() -> Any:
-    """The module, imported when it is first needed."""
+    """Import the module when it is first needed."""
     try:
         import pyproj as module
     except ImportError:
@@ -117,19 +121,19 @@ def pyproj() -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _transformer(crs: str) -> Any:
-    """A callable (lon, lat) → (x, y), made once per process."""
+    """Return a callable (lon, lat) → (x, y), built once per process."""
     module = pyproj()
     try:
         return module.Proj(crs)
     except module.exceptions.ProjError as e:
-        raise ProjectionError(f"projection: PROJ does not understand {crs!r} ({e})") from None
+        raise ProjectionError(f"projection: PROJ cannot parse {crs!r} ({e})") from None
 
 
 def extent_of(lat: FloatArray, lon: FloatArray) -> Extent:
-    """The smallest extent that holds all but 0.1 % of the positions at each side, a little widened.
+    """Return the smallest extent that holds all but 0.1 % of the positions at each side, slightly widened.
 
-    Stray positions are real in AIS; the few must not decide for the many. Longitudes are cut where the widest
-    empty arc lies, so that a region across the antimeridian is one region.
+    AIS contains stray positions; they must not determine the extent. Longitudes are cut at the widest empty arc, so that a
+    region across the antimeridian is one region.
     """
     if len(lat) == 0:
         raise ProjectionError(
@@ -150,7 +154,7 @@ def extent_of(lat: FloatArray, lon: FloatArray) -> Extent:
 
 
 def _metres(centre: tuple[float, float], lat: FloatArray, lon: FloatArray) -> FloatArray:
-    """Distances on the sphere from one point: good to half a percent, which is enough to delimit a region."""
+    """Return distances on the sphere from one point: accurate to half a percent, which is enough to delimit a region."""
     north, east = np.radians(lat - centre[0]) / 2, np.radians(lon - centre[1]) / 2
     chord = np.sin(north) ** 2 + np.cos(np.radians(lat)) * np.cos(np.radians(centre[0])) * np.sin(east) ** 2
     distance: FloatArray = 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
@@ -158,7 +162,7 @@ def _metres(centre: tuple[float, float], lat: FloatArray, lon: FloatArray) -> Fl
 
 
 def _widest_gap(lon: FloatArray) -> float:
-    """The longitude, in whole degrees, at which the widest arc without positions ends."""
+    """Return the longitude, in whole degrees, at which the widest arc without positions ends."""
     counts = np.bincount(np.floor(lon % 360.0).astype(np.int64) % 360, minlength=360)
     filled = np.flatnonzero(counts > _TRIM * len(lon) / 10)
     gaps = np.diff(filled, append=filled[0] + 360)
@@ -166,7 +170,7 @@ def _widest_gap(lon: FloatArray) -> float:
 
 
 def choose(extent: Extent) -> Projection:
-    """The projection with the least distortion over the extent."""
+    """Return the projection with the least distortion over the extent."""
     best: Projection | None = None
     for definition in _candidates(extent):
         found = _balanced(definition, extent)
@@ -180,12 +184,37 @@ def choose(extent: Extent) -> Projection:
 
 
 def given(crs: str, extent: Extent) -> Projection:
-    """A projection that the user chose, with its largest distortion over the extent, in any direction."""
+    """Return a projection that the user chose, with its largest distortion over the extent, in any direction."""
+    crs = in_metres(crs)
     lat, lon = _grid(extent)
     scales = _scales(crs, lat, lon)
     if scales is None:
         raise ProjectionError(f"projection: {crs!r} has no image of all of {tuple(extent)}; choose another")
-    return Projection(crs, extent, float(np.abs(scales - 1).max()))
+    return Projection(crs, extent, min(largest_departure(scales), UNBOUNDED))
+
+
+def in_metres(crs: str) -> str:
+    """Return the projection as it is if its unit is the metre, else as PROJ text with ``+units=m``.
+
+    >>> in_metres("EPSG:25832"), in_metres("+proj=merc +ellps=WGS84 +units=km").split()[-2]
+    ('EPSG:25832', '+units=m')
+    """
+    system = _transformer(crs).crs
+    if not system.is_projected:
+        raise ProjectionError(
+            f"projection: expected a projection to a plane in metres, got {crs!r} ({system.type_name}); "
+            "give one such as EPSG:25832, or none to have it chosen"
+        )
+    units = [(axis.unit_name, axis.unit_conversion_factor) for axis in system.axis_info[:2]]
+    if all(factor == 1.0 for _, factor in units):
+        return crs
+    text = re.sub(r"\+(units|to_meter)=\S+", "", _transformer(crs).srs)
+    text = " ".join([*(part for part in text.split() if part != "+no_defs"), "+units=m", "+no_defs"])
+    if any(axis.unit_conversion_factor != 1.0 for axis in _transformer(text).crs.axis_info[:2]):
+        raise ProjectionError(
+            f"projection: {crs!r} is in {units[0][0]}, expected metres; give it as PROJ text with +units=m"
+        )
+    return text
 
 
 def _candidates(extent: Extent) -> Iterator[str]:
@@ -204,37 +233,29 @@ def _candidates(extent: Extent) -> Iterator[str]:
 
 
 def _balanced(definition: str, extent: Extent) -> Projection | None:
-    """The projection with the factor that makes the scale's departures from 1 equal on both sides."""
+    """Return the projection with the factor that makes the scale's departures from 1 equal on both sides."""
     lat, lon = _grid(extent)
     scales = _scales(definition, lat, lon)
     if scales is None:
         return None
     low, high = float(scales.min()), float(scales.max())
     factor = round(2 / (low + high), 9)
-    distortion = max(high * factor - 1, 1 - low * factor)
-    return Projection(f"{definition} +k_0={factor:.9f}", extent, float(f"{distortion:.3g}") + 1e-9)
+    distortion = largest_departure(scales * factor)
+    return Projection(f"{definition} +k_0={factor:.9f}", extent, float(f"{1.005 * distortion:.3g}"))
 
 
-def _box_distortion(crs: str, box: tuple[float, float, float, float]) -> float:
-    """The largest distortion in a box of the plane, by a grid of points with its edges; 1 where a part of it is no image.
-
-    The scale is smooth, and within the box a little larger at most than at the points of so fine a grid: a hundredth is added.
-    """
-    mesh = np.meshgrid(np.linspace(box[0], box[1], _GRID), np.linspace(box[2], box[3], _GRID))
-    lon, lat = _transformer(crs)(mesh[0].ravel(), mesh[1].ravel(), inverse=True)
-    if not (np.isfinite(lat) & np.isfinite(lon)).all():
-        return 1.0
-    scales = _scales(crs, lat, lon)
-    return 1.0 if scales is None else 1.01 * float(np.abs(scales - 1).max())
+def _in_box(crs: str, box: tuple[float, float, float, float]) -> tuple[float, float]:
+    transform = _transformer(crs)
+    return departure_in_box(transform, functools.partial(transform, inverse=True), box, _GRID)
 
 
 def _grid(extent: Extent) -> tuple[FloatArray, FloatArray]:
-    """Points all over the extent, its edge included: the box's, and that of the disc."""
+    """Return points all over the extent, including the edges of the box and of the disc."""
     south, north, west, east, radius = extent
     mesh = np.meshgrid(np.linspace(south, north, _GRID), np.linspace(west, east, _GRID))
     lat, lon = mesh[0].ravel(), mesh[1].ravel()
     if np.isfinite(radius):
-        # A little further: the Earth is no sphere.
+        # Slightly further: the Earth is no sphere.
         (lat_0, lon_0), angle = extent.centre(), 1.01 * radius / _EARTH
         inside = _metres((lat_0, lon_0), lat, lon) <= radius
         heading = np.linspace(0, 2 * np.pi, 4 * _GRID)
@@ -250,12 +271,5 @@ def _grid(extent: Extent) -> tuple[FloatArray, FloatArray]:
 
 
 def _scales(definition: str, lat: FloatArray, lon: FloatArray) -> FloatArray | None:
-    """The largest and smallest scale at each point, or None where one has no image."""
-    module = pyproj()
-    inside = np.clip(lat, -89.99, 89.99)  # derivatives at a pole itself are not defined
-    try:
-        factors = _transformer(definition).get_factors(lon, inside, errcheck=True)
-    except module.exceptions.ProjError:
-        return None
-    scales: FloatArray = np.concatenate([factors.tissot_semimajor, factors.tissot_semiminor])
-    return scales if np.isfinite(scales).all() and (scales > 0).all() else None
+    """Return the largest and smallest scale at each point, or None where one has no image."""
+    return scale_factors(_transformer(definition), lat, lon)

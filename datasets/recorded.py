@@ -1,4 +1,4 @@
-"""What a file says of a stream and of its corrections: tuples as first recorded, revisions, and what fits neither."""
+"""The content of a file of corrections: tuples as first recorded, revisions, and rejected rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_rows, revisi
 
 @dataclass(frozen=True, eq=False)
 class Reports(Revisions):
-    """Insertions of which each reports one observation: the same one again is a repetition, not a second tuple."""
+    """Insertions that each report one observation: a repeated one is a duplicate, not a second tuple."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """``tuples``: the stream as it was before the revisions, in order of arrival; None where a file holds revisions only.
+    """Tuples, their revisions, and rejected rows of a file.
 
-    ``aside``: rows of revisions that match nothing in the file or are malformed, with a column ``reason``.
+    ``tuples``: the stream before the revisions, in order of arrival; None where a file holds revisions only. ``aside``: rows of
+    revisions that match nothing in the file or are malformed, with a column ``reason``.
     """
 
     revisions: Revisions
@@ -33,13 +34,15 @@ class Recorded:
     tuples: pa.Table | None = None
 
     def summary(self) -> str:
-        """One line for people."""
+        """Return a one-line summary."""
         tuples = "" if self.tuples is None else f"{self.tuples.num_rows:,} tuples as first recorded, "
         return f"{tuples}{len(self.revisions):,} revisions, {self.aside.num_rows:,} rows set aside"
 
 
 def read_table(format: Format, paths: Paths, columns: Sequence[str], aside: Aside | None = None) -> pa.Table:
-    """These columns of all files, in file order, each one chunk; ``aside`` takes what the format's filters remove."""
+    """Read these columns of all files, in file order, each one chunk; ``aside`` receives the rows that the format's filters
+    remove.
+    """
     batches = [
         batch
         for unit in format.units(paths)
@@ -55,7 +58,7 @@ def read_table(format: Format, paths: Paths, columns: Sequence[str], aside: Asid
 def rows_aside(
     table: pa.Table, schema: StreamSchema, rows: IntArray, kinds: Sequence[str], reasons: Sequence[str]
 ) -> pa.Table:
-    """These rows of a file as rows of revisions that are set aside."""
+    """Return these rows of a file as rejected rows of revisions."""
     if not len(rows):
         return with_reason(revision_schema(schema).empty_table(), [])
     taken = table.take(pa.array(rows)).select(list(schema.names))
@@ -66,7 +69,7 @@ def rows_aside(
 def revisions_of(
     table: pa.Table, schema: StreamSchema, rows: IntArray, kinds: Sequence[str], known: IntArray
 ) -> Revisions:
-    """These rows of a file as revisions, known at these microseconds."""
+    """Return these rows of a file as revisions, known at these microseconds."""
     taken = table.take(pa.array(np.asarray(rows, dtype=np.int64))).select(list(schema.names))
     columns = {
         **{name: taken.column(name) for name in taken.column_names},

@@ -1,4 +1,4 @@
-"""The formats by name, and which one a file has."""
+"""Find formats by name, and detect the format of a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMATS: dict[str, type[Format]] = {
 
 
 def get_format(name: str, **options: Any) -> Format:
-    """The format of that name, with its options.
+    """Return the format of that name, with its options.
 
     >>> get_format("taq", tz="UTC").key
     ('symbol',)
@@ -43,10 +43,10 @@ def get_format(name: str, **options: Any) -> Format:
 
 
 def detect(path: str) -> str:
-    """The name of the format that a file has: by its first bytes, its ending, and its header.
+    """Detect the name of a file's format: by its first bytes, its ending, and its header.
 
     A folder or pattern is judged by its first file. Parquet is ``taq-parquet`` if it holds trades with codes of corrections,
-    else ``parquet``: asking for ``ais`` adds a projection.
+    else ``parquet``: ``ais`` must be requested, as it adds a projection.
     """
     endings = (*PARQUET_SUFFIXES, *TaqDaily.suffixes)
     first = expand(path, endings)[0]

@@ -1,4 +1,4 @@
-"""The readers of revisions by name, and which one a file asks for."""
+"""Find readers of revisions by name, and detect the reader for a file."""
 
 from __future__ import annotations
 
@@ -31,10 +31,17 @@ def read_revisions(
     projection: Projection | str | None = None,
     like: Format | None = None,
 ) -> Recorded:
-    """The revisions that files hold of a stream with this schema; the reader is found by their columns unless named.
+    """Read the revisions in files of a stream with this schema; the reader is detected by their columns unless named.
 
-    ``known`` names the column of known times: of a changelog, or the arrival of AIS reports (``t_recv``). TAQ records have
-    their own; ``like`` is how the trades were read that they correct.
+    Parameters
+    ----------
+    paths : files, folders or patterns
+    schema : the stream's schema
+    reader : one of ``READERS``, by default detected
+    known : the column of known times of a changelog, or of the arrival of AIS reports (``t_recv``); TAQ records have their own
+    time_unit : s, ms, us or ns, where times are numbers since 1970
+    projection : of AIS positions, by default chosen by the data's extent
+    like : the format in which the trades that TAQ records correct were read
     """
     reader = detect_reader(paths) if reader is None else reader
     if reader == "changelog":
@@ -53,7 +60,7 @@ def read_revisions(
 
 
 def detect_reader(paths: Paths) -> str:
-    """By the columns of the first file: kinds, change events, correction codes, arrivals."""
+    """Detect the reader by the columns of the first file: kinds, change events, correction codes, arrivals."""
     first = expand(paths, (*SUFFIXES, *TextFormat.suffixes))[0]
     names = _columns(first)
     folded = {name.casefold() for name in names}

@@ -1,4 +1,4 @@
-"""Files of rows in any form: Parquet, CSV and JSON by the line; and what in them is no row, and where."""
+"""Read files of rows in any form: Parquet, CSV and JSON lines; and locate the parts that are no rows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _BLOCK = 1 << 20
 
 
 class Rows(NamedTuple):
-    """The rows of a file, and what of it is none of them."""
+    """The rows of a file, and its rejected parts."""
 
     table: pa.Table
     unread: list[Unread]
 
 
 def read_rows(path: str) -> Rows:
-    """A file's rows. CSV comes as text."""
+    """Read a file's rows. CSV comes as text."""
     lowered = path.lower()
     with readable(path):
         if not Path(path).stat().st_size:
             raise EmptyInputError(f"{path}: the file is empty; expected a changelog")
         if lowered.endswith(PARQUET_SUFFIXES):
             table = pq.read_table(path)
-            table.validate(full=True)  # Arrow reads texts that are no UTF-8, and names that are none
+            table.validate(full=True)  # Arrow accepts texts and names that are not UTF-8
             _names(table.schema)
             return Rows(table, [])
         if lowered.endswith(JSON_SUFFIXES):
@@ -65,7 +65,7 @@ def _read_csv(path: str) -> Rows:
         file.seek(layout.header_bytes)
         table = pyarrow.csv.read_csv(
             file,
-            # One thread: only then does Arrow know the numbers of rows.
+            # One thread: only then does Arrow report the numbers of rows.
             read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False),
             parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=note, newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(
@@ -76,13 +76,13 @@ def _read_csv(path: str) -> Rows:
 
 
 def _names(fields: Iterable[pa.Field]) -> list[str]:
-    """All names of columns and of what is in them; a ``UnicodeDecodeError`` if one is no text."""
+    """Return all names of columns, including nested ones; raise a ``UnicodeDecodeError`` if one is no text."""
     inside = [name for field in fields if pa.types.is_struct(field.type) for name in _names(field.type)]
     return [field.name for field in fields] + inside
 
 
 def _check_utf8(path: str) -> None:
-    """Arrow passes rows over that have too few fields and are no UTF-8, without a word to who asked to be told of such rows."""
+    """Reject text that is not UTF-8: Arrow skips such rows with too few fields without calling the handler of invalid rows."""
     decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
     with Path(path).open("rb") as file:
         while block := file.read(_BLOCK):

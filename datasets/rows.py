@@ -1,4 +1,4 @@
-"""Numbers of rows as people write them."""
+"""Parse numbers of rows as people write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_ROWS = 10**12
 
 
 def parse_rows(rows: int | str) -> int:
-    """A positive number of rows: 250000, "250k", "10M", "1.5G" (or B, for billions); upper or lower case.
+    """Parse a positive number of rows: 250000, "250k", "10M", "1.5G" (or B, for billions); upper or lower case.
 
     >>> parse_rows("10M"), parse_rows("1.5k"), parse_rows(7)
     (10000000, 1500, 7)

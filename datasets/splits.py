@@ -1,4 +1,4 @@
-"""Stock splits as accents: a table of symbol, day and ratio becomes alter data of prices and sizes (semantics 8.1).
+"""Read stock splits as accents: a table of symbol, day and ratio becomes alter data of prices and sizes (semantics 8.1).
 
 ::
 
@@ -50,8 +50,7 @@ def read_splits(
     prices: Collection[str] = PRICES,
     sizes: Collection[str] = SIZES,
 ) -> AccentLog:
-    """The splits in a CSV or Parquet file as the accents of a stream: of those attributes among its own (and ``attributes``)
-    that are prices or sizes."""
+    """Read the splits in a CSV or Parquet file as accents on the stream's prices and sizes, including ``attributes``."""
     found: list[Accent] = []
     lines: list[str] = []
     for row in split_rows(path, schema, attributes=attributes, prices=prices, sizes=sizes):
@@ -64,7 +63,7 @@ def read_splits(
 
 @dataclass(frozen=True)
 class SplitRow:
-    """A row of a table of splits: its accents, as many as a split alters attributes, or what is wrong with it."""
+    """A row of a table of splits: its accents, one per altered attribute, or its error."""
 
     line: str
     text: str
@@ -82,10 +81,12 @@ def split_rows(
     sizes: Collection[str] = SIZES,
     ended: bool = False,
 ) -> list[SplitRow]:
-    """The rows one by one, also what is no split. ``ended``: a last row of CSV that nothing ends is still being written."""
+    """Read the rows one by one, including malformed ones. ``ended``: ignore a last CSV row without a line break, which is still
+    being written.
+    """
     where = str(path)
     if not Path(path).is_file():
-        raise MissingInputError(f"{where}: there is no such file of splits")
+        raise MissingInputError(f"{where}: no such file of splits")
     names = tuple(dict.fromkeys((*schema.names, *attributes)))
     chosen = {name: name in prices for name in names if name in (*prices, *sizes)}
     if not any(chosen.values()):
@@ -108,7 +109,7 @@ def split_rows(
 
 
 def _table(path: Path, ended: bool) -> tuple[list[dict[str, Any]], int]:
-    """The rows, and the number of the first."""
+    """Return the rows, and the number of the first."""
     with readable(str(path)):
         if path.name.lower().endswith(PARQUET_SUFFIXES):
             return pq.read_table(path).to_pylist(), 1
@@ -125,7 +126,7 @@ def _table(path: Path, ended: bool) -> tuple[list[dict[str, Any]], int]:
 
 
 def split_ratio(text: Any) -> Fraction:
-    """New shares for one old one.
+    """Return the number of new shares for one old one.
 
     >>> split_ratio("4:1"), split_ratio("1 for 10"), split_ratio(1.5)
     (Fraction(4, 1), Fraction(1, 10), Fraction(3, 2))

@@ -1,4 +1,4 @@
-"""Text files as blocks of whole lines, read from any byte range with bounded memory.
+"""Read text files as blocks of whole lines, from any byte range with bounded memory.
 
 A unit owns the lines that *begin* in its range ``[start, end)``::
 
@@ -31,7 +31,7 @@ from pulse.datasets.errors import (
 from pulse.datasets.units import COMPRESSED, Unit
 
 BLOCK_BYTES = 4 << 20
-LINE_LIMIT = 1 << 20  # no row of a table is a megabyte long: such a file is not one of lines
+LINE_LIMIT = 1 << 20  # no row of a table is a megabyte long: such a file is not line-based
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # those of UTF-32 begin with one of these, or zeros
 
 
@@ -44,17 +44,17 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """How the text of one file is laid out: what its header line says."""
+    """The layout of one text file, from its header line."""
 
     path: str
     names: tuple[str, ...]
     delimiter: str
     encoding: str
     header_bytes: int
-    missing: tuple[str, ...] = ()  # what stands for no value, beside what usually does
+    missing: tuple[str, ...] = ()  # texts for no value, in addition to the usual ones
 
     def index(self, name: str) -> int:
-        """The position of a column that is there, exactly once."""
+        """Return the position of a column, which must occur exactly once."""
         if self.names.count(name) > 1:
             raise MalformedRowError(
                 f"{self.path}, line 1: the header names the column '{name}' {self.names.count(name)} times; rename one"
@@ -63,7 +63,7 @@ class Layout:
 
 
 def check_encoding(encoding: str) -> str:
-    """An encoding in which a line break is one byte, so that a file can be cut anywhere; utf-8, latin-1, cp1252 …"""
+    """Check for an encoding in which a line break is one byte, so that a file can be cut anywhere; utf-8, latin-1, cp1252 …"""
     try:
         known = codecs.lookup(encoding).name
         ends = "a\n,".encode(known) == b"a\n," and isinstance(b"a".decode(known), str)
@@ -77,7 +77,7 @@ def check_encoding(encoding: str) -> str:
 
 
 def open_bytes(path: str) -> IO[bytes]:
-    """The bytes of a file, decompressed if its name says that it is compressed."""
+    """Open the bytes of a file, decompressed if its name has such an ending."""
     if path.lower().endswith(".zip"):
         raise UnreadableError(
             f"{path}: an archive may hold several files; unpack it first, or recompress as .gz"
@@ -89,7 +89,7 @@ def open_bytes(path: str) -> IO[bytes]:
 
 
 def read_layout(path: str, delimiter: str, encoding: str) -> Layout:
-    """Read the header line. A byte order mark is skipped; blanks around names are, too."""
+    """Read the header line, skipping a byte order mark and blanks around names."""
     with readable(path), open_bytes(path) as file:
         line = _whole_line(file, path, 0)
     if not line:
@@ -111,7 +111,7 @@ def read_layout(path: str, delimiter: str, encoding: str) -> Layout:
 
 
 def read_blocks(unit: Unit, layout: Layout, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """The unit's lines, in order, in blocks of about ``block_bytes``."""
+    """Read the unit's lines, in order, in blocks of about ``block_bytes``."""
     with readable(str(unit)), open_bytes(unit.path) as file:
         if unit.length is None:
             at, end = len(file.readline(layout.header_bytes)), None
@@ -128,7 +128,7 @@ def read_blocks(unit: Unit, layout: Layout, block_bytes: int = BLOCK_BYTES) -> I
 
 
 def _first_line(file: IO[bytes], unit: Unit) -> int:
-    """Skip what belongs to the line that began before the unit; the byte that the first own line begins at."""
+    """Skip the rest of the line that began before the unit; return the byte at which its first own line begins."""
     if unit.start == 0:
         return 0
     file.seek(unit.start - 1)
@@ -145,7 +145,7 @@ def _whole_line(file: IO[bytes], path: str, at: int) -> bytes:
 
 
 def to_utf8(data: bytes, encoding: str, where: str) -> bytes:
-    """The same text in UTF-8, which is what Arrow reads."""
+    """Convert text to UTF-8, which Arrow reads."""
     return data if encoding == "utf-8" else _decode(data, encoding, where).encode("utf-8")
 
 
@@ -159,7 +159,7 @@ def _decode(data: bytes, encoding: str, where: str) -> str:
 
 
 def line_number(path: str, offset: int, rows_after: int) -> int:
-    """The 1-based number of the line that is ``rows_after`` non-empty lines after byte ``offset``; reads the file."""
+    """Return the 1-based number of the line that is ``rows_after`` non-empty lines after byte ``offset``; reads the file."""
     number, at = 1, 0
     with readable(path), open_bytes(path) as file:
         while at < offset:

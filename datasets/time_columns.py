@@ -1,7 +1,7 @@
-"""Columns of times, whatever they are stored as, to zone-less UTC microseconds: ``timestamp[us]``.
+"""Convert columns of times in any storage type to zone-less UTC microseconds: ``timestamp[us]``.
 
-Digits below the microsecond are floored (semantics 1.1: references are whole microseconds). A zoned column is
-brought to UTC, one without a zone is taken as it is.
+Digits below the microsecond are floored (semantics 1.1: references are whole microseconds). A zoned column is converted to UTC,
+one without a zone is taken as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Place = Callable[[int], str]  # names the place of a row: file and line, or file
 
 
 def check_time_unit(unit: str | None) -> None:
-    """None, or one of s, ms, us, ns."""
+    """Check for None, or one of s, ms, us, ns."""
     if unit is not None and unit not in PER_SECOND:
         raise UnknownFormatError(f"time_unit: expected one of {', '.join(PER_SECOND)}, got {unit!r}")
 
@@ -35,10 +35,10 @@ def check_time_unit(unit: str | None) -> None:
 def to_time(
     values: pa.Array, place: Place, unit: str | None = None, time_format: str | None = None
 ) -> pa.Array:
-    """A column as ``timestamp[us]``.
+    """Convert a column to ``timestamp[us]``.
 
-    Takes timestamps and dates of any unit and zone; numbers since the epoch if ``unit`` says of what; text in
-    ISO 8601, or as ``time_format`` (as of ``strptime``) says. A missing or unreadable time is an error.
+    It takes timestamps and dates of any unit and zone; numbers since the epoch in ``unit``; text in ISO 8601, or in
+    ``time_format`` (of ``strptime``). A missing or unreadable time is an error.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -69,7 +69,7 @@ def to_time(
 def to_time_or_null(
     values: pa.Array, place: Place, unit: str | None = None, time_format: str | None = None
 ) -> pa.Array:
-    """The same, where missing times, also empty texts, stay missing: accents may have dropped the time."""
+    """Convert like :func:`to_time`, with missing times and empty texts as null: accents may have dropped the time."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     known = values.is_valid()
@@ -89,9 +89,9 @@ def reject_nulls(values: pa.Array, place: Place) -> None:
 
 
 def _scaled(values: Any, unit: str, place: Place) -> pa.Array:
-    """Numbers of ``unit`` since the epoch, floored to microseconds.
+    """Convert numbers of ``unit`` since the epoch, floored to microseconds.
 
-    A fraction that a double holds only nearly (1700000000.123456 s) is the microsecond that was written, not the one before.
+    A fraction that a double holds only approximately (1700000000.123456 s) is the written microsecond, not the one before.
     """
     scale = PER_SECOND[unit]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -120,7 +120,7 @@ def _from_text(values: pa.Array, place: Place, time_format: str | None) -> pa.Ar
     values = pc.utf8_trim_whitespace(values)
     try:
         if time_format is None:
-            # Text with an offset reads as zoned only; text without one as zone-less only.
+            # Text with an offset parses as zoned only; text without one as zone-less only.
             zoned = pc.match_substring_regex(values, r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
             kind = (
                 pa.timestamp("ns", tz="UTC")
@@ -141,7 +141,7 @@ def _from_text(values: pa.Array, place: Place, time_format: str | None) -> pa.Ar
 
 
 def _as_written(values: pa.Array, time_format: str) -> pa.Array:
-    """Text by a format as of ``strptime``, of which Arrow knows no ``%f``: up to nine digits of a fraction, at the end."""
+    """Parse text by a ``strptime`` format; adds ``%f``, which Arrow lacks: up to nine digits of a fraction, at the end."""
     if not time_format.endswith("%f"):
         return pc.strptime(values, format=time_format, unit="us")
     parts = pc.extract_regex(values, r"^(?P<rest>.*[^0-9])(?P<digits>[0-9]{1,9})$")
@@ -153,7 +153,7 @@ def _as_written(values: pa.Array, time_format: str) -> pa.Array:
 
 
 def _advice(text: str | None) -> str:
-    """What to do about a text that is no time: it may count since 1970, or be written in another way."""
+    """Return advice about a text that is no time: it may count since 1970, or have another format."""
     if text and _NUMBER.fullmatch(text):
         return (
             "where it counts since 1970, say of what with time_unit= (--read time_unit=ms), else how it is written with "
@@ -176,9 +176,9 @@ def _first_unreadable(values: pa.Array, parse: Callable[[pa.Array], object]) -> 
 
 
 def local_to_zone(times: pa.Array, local: str, tz: str | None) -> pa.Array:
-    """Zone-less local times of ``local`` as zone-less times of ``tz``; None leaves them.
+    """Convert zone-less local times of ``local`` to zone-less times of ``tz``; None leaves them.
 
-    A time that a change of clocks repeats is the earlier one; one that it skips is moved behind the gap.
+    A time that a change of clocks repeats is the earlier one; one that it skips moves behind the gap.
     """
     if tz is None or tz == local:
         return times
@@ -189,7 +189,7 @@ def local_to_zone(times: pa.Array, local: str, tz: str | None) -> pa.Array:
 
 
 def check_zone(tz: str | None) -> None:
-    """None, or a time zone that Arrow knows."""
+    """Check for None, or a time zone that Arrow supports."""
     if tz is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Work units: what one worker reads in one go, a Parquet row group or a byte range of a text file."""
+"""Units of work: a Parquet row group or a byte range of a text file, read by one worker at once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pulse.datasets.errors import DatasetError, EmptyInputError, MissingInputErr
 Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 RANGE_BYTES = 64 << 20
-COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  # what Arrow decompresses as a stream, by the file's name
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  # endings that Arrow decompresses as a stream
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A part of one file, and its place among all parts of the data set.
+    """A part of one file, and its position among all parts of the data set.
 
     ``row_group`` numbers a Parquet row group; when it is None the unit is the lines that *begin* within bytes
-    ``[start, start + length)``, and ``length`` None means to the end (compressed files, which have no ranges).
-    ``rows`` is known for Parquet only; ``size`` is bytes on disk, for progress.
+    ``[start, start + length)``, and ``length`` None means to the end (compressed files, which have no ranges). ``rows`` is
+    known for Parquet only; ``size`` is bytes on disk, for progress.
     """
 
     path: str
@@ -43,11 +43,11 @@ class Unit:
 
 
 def expand(paths: Paths, suffixes: tuple[str, ...]) -> list[str]:
-    """The files that paths name, in order: files as given, folders and patterns sorted.
+    """Return the files that paths name, in order: files as given, folders and patterns sorted.
 
-    Of a folder, all files below it whose names end in one of ``suffixes``, except hidden ones and those that
-    begin with ``_``. A pattern is one of :mod:`glob`, ``**`` included. A file named twice, also by another path or a link, is an
-    error: its rows would be read twice.
+    Of a folder, all files below it whose names end in one of ``suffixes``, except hidden ones and those that begin with ``_``.
+    A pattern is one of :mod:`glob`, ``**`` included. A file named twice, also by another path or a link, is an error: its rows
+    would be read twice.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:

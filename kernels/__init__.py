@@ -1,23 +1,14 @@
 r"""Numba kernels: arrays in, arrays out, status instead of exceptions.
 
-Layers, each importing strictly lower ones::
+Packages, each importing only those below it, apart from ``windows.walk``, which ``polynomial.lift`` and ``samples`` use::
 
-    fit  fit_polynomial    envelope  sliding    lift
-      \      |               |        |         |
-       reach  |             align   integral  signs  extrema
-         |    |               |        |          \   /
-        tube  |               |     window        roots
-       /    \ |               |      /              |
-    polygon  knots        timeline         polynomial
-       |       |                               |
-      hull   group         intervals         exact
-                         status   _jit
+    windows    samples    validate
+    pieces                fit
+    polynomial
+    rounding  double_double  instants  counting_sort  string_columns
+    buffer_pool  status  _jit
 
-    window_average  window_extremum  sample     near  around     validate
-          (on window, extrema)    (on window)    (on align)    (on key_state, trend, knots)
-    compare  summary  stretches  texts          sample by sample, on nothing but _jit
-
-Conventions shared by all of them:
+Conventions shared by all kernels:
 
 * A batch of polynomials is ``c`` of shape ``(n, k)``: row ``i`` is
   ``sum(c[i, j] * (t - ref_i)**j)``, lowest order first, padded with zeros.

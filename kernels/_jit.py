@@ -64,8 +64,12 @@ registry: list[Kernel] = []
 
 
 def device(func: Any) -> Any:
-    """Compile ``func`` into the kernels that call it."""
-    return numba.njit(nogil=True, error_model="numpy")(func)
+    """Compile ``func`` for the kernels that call it; LLVM decides whether to inline it.
+
+    ``forceinline=False`` is explicit because Numba lets a function without it inherit the flag of its first caller: below an
+    :func:`inlined` caller a whole tree of calls would be copied into every place, and take minutes to compile.
+    """
+    return numba.njit(nogil=True, error_model="numpy", forceinline=False)(func)
 
 
 def inlined(func: Any) -> Any:
@@ -87,8 +91,8 @@ def step(func: Any) -> Any:
 
 
 def routine(func: Any) -> Any:
-    """As :func:`step`, but a call of its own: for what is called from several places, and would swell each of them."""
-    return numba.njit(nogil=True, error_model="numpy", _nrt=False)(func)
+    """As :func:`step`, but not inlined by force: for what is called from several places and would swell each of them."""
+    return numba.njit(nogil=True, error_model="numpy", _nrt=False, forceinline=False)(func)
 
 
 def kernel(*argument_types: Any) -> Any:

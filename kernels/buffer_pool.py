@@ -1,13 +1,13 @@
-"""Memory of large results, used again.
+"""Reuse the memory of large results.
 
-An array of some megabytes is what allocators ask the system for and give back each time, and the first touch of each of its pages
-then costs more than most kernels do with it; threads that touch new pages at the same time wait for each other besides. So what
-a result lay in is kept once nobody holds it, or a part of it, any more, and the next one is written there::
+Allocators map an array of several megabytes afresh each time and unmap it when freed. The page faults on first touch then cost
+more than most kernels spend on the array, and threads that fault at the same time contend with each other. The pool therefore
+keeps a block once no array refers to it, or to a part of it, and hands it to the next result::
 
-    recycled(n) ── an array, its slices, Arrow's buffers on it ── all let go ──> kept ──> recycled(n)
+    recycled(n) ── an array, its slices, Arrow's buffers on it ── all freed ──> pooled ──> recycled(n)
 
-At most :data:`MOST` bytes are kept, those that were let go last. Nothing ever waits here: who finds another thread at the shelf,
-or itself (a collector of garbage lets go of arrays at any moment), does without it.
+The pool keeps at most :data:`MOST` bytes, the most recently freed. It never blocks: a call that finds the pool locked, by another
+thread or by itself (the garbage collector frees arrays at any moment), proceeds without the pool.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 LEAST = 1 << 20
-"""Bytes from which an array is worth keeping: smaller ones stay with the allocator anyway."""
+"""Bytes from which an array is worth pooling: allocators already reuse smaller ones."""
 
 MOST = 1 << 28
-"""Bytes that are kept for what comes, beside all that is in use."""
+"""Bytes that the pool keeps for later arrays, in addition to all that are in use."""
 
 Bytes = npt.NDArray[np.uint8]
 
 
 class BufferPool:
-    """Blocks of memory that nobody uses, at most ``most`` bytes."""
+    """A pool of unused memory blocks, at most ``most`` bytes."""
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
@@ -37,19 +37,19 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-        """As ``np.empty``; a large one in a block that was let go, if one of fitting size is there."""
+        """Allocate as ``np.empty`` does; a large array reuses a pooled block of suitable size if there is one."""
         kind = np.dtype(dtype)
         size = kind.itemsize * (math.prod(shape) if isinstance(shape, tuple) else shape)
         if size < LEAST:
             return np.empty(shape, kind)
-        block = self._taken(size)
+        block = self._take(size)
         if block is None:
             block = np.empty(size, np.uint8)
         lease: Any = _Block(self, block, shape, kind)
         return np.asarray(lease)
 
     def put(self, block: Bytes) -> None:
-        """Keep a block; the oldest go where there is no room for all."""
+        """Add a block to the pool and evict the oldest ones beyond the limit."""
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -61,17 +61,17 @@ class BufferPool:
             self._lock.release()
 
     def clear(self) -> None:
-        """Give back to the system what is kept."""
+        """Return all pooled blocks to the system."""
         with self._lock:
             self._blocks, old = [], self._blocks
-        del old  # not under the lock
+        del old  # free outside the lock
 
     def __len__(self) -> int:
-        """Bytes that are kept."""
+        """Return the number of pooled bytes."""
         return sum(map(len, self._blocks))
 
-    def _taken(self, size: int) -> Bytes | None:
-        """The smallest block that has room, unless most of it would lie idle."""
+    def _take(self, size: int) -> Bytes | None:
+        """Remove and return the smallest block of at least ``size`` and at most twice as many bytes."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -85,14 +85,14 @@ class BufferPool:
 
 
 class _Block:
-    """What all arrays on a block hold, as numpy lets any object hold an array's memory; when it goes, the block is free."""
+    """The owner of a block's memory, referenced by all arrays on it; its finalizer returns the block to the pool."""
 
-    __slots__ = ("__array_interface__", "_block", "_shelf")
+    __slots__ = ("__array_interface__", "_block", "_pool")
 
     def __init__(
-        self, shelf: BufferPool, block: Bytes, shape: int | tuple[int, ...], kind: np.dtype[Any]
+        self, pool: BufferPool, block: Bytes, shape: int | tuple[int, ...], kind: np.dtype[Any]
     ) -> None:
-        self._shelf, self._block = shelf, block
+        self._pool, self._block = pool, block
         self.__array_interface__ = {
             "version": 3,
             "data": block.__array_interface__["data"],
@@ -101,10 +101,10 @@ class _Block:
         }
 
     def __del__(self) -> None:
-        self._shelf.put(self._block)
+        self._pool.put(self._block)
 
 
-shelf = BufferPool()
-"""The one of this process."""
+pool = BufferPool()
+"""The pool of this process."""
 
-recycled = shelf.empty
+recycled = pool.empty

@@ -1,4 +1,4 @@
-"""Stable grouping of rows by a small integer code: a counting sort, one pass to count and one to place."""
+"""Group rows stably by a small integer code with a counting sort: one pass to count, one to place."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _group(code, offsets, order):
 
 
 def group(code: IntArray, groups: int) -> tuple[IntArray | None, IntArray]:
-    """``(order, offsets)``: rows ``order[offsets[k]:offsets[k + 1]]`` have code ``k``, in their own order.
+    """Return ``(order, offsets)``: rows ``order[offsets[k]:offsets[k + 1]]`` have code ``k``, in input order.
 
     ``order`` is None when the rows are grouped already.
 

@@ -1,8 +1,8 @@
-"""Error-free transforms and double-double sums (Dekker 1971, Knuth TAOCP 4.2.2).
+"""Compute error-free transforms and double-double sums (Dekker 1971, Knuth TAOCP 4.2.2).
 
 A double-double is a pair ``(high, low)`` with ``|low| <= ulp(high) / 2``; it carries about 32 decimal digits.
-Sums over long spans and shifts of polynomials are kept in it, so that what is left of them after
-cancellation is still right. Products overflow above 1e300; callers never come near.
+Sums over long spans and shifts of polynomials use it, so that they remain accurate after cancellation.
+Products overflow above 1e300; callers stay far below.
 """
 
 from pulse.kernels._jit import step
@@ -12,7 +12,7 @@ _SPLITTER = 134217729.0  # 2**27 + 1
 
 @step
 def two_sum(a, b):
-    """``(s, e)`` with ``s = fl(a + b)`` and ``s + e == a + b`` exactly."""
+    """Return ``(s, e)`` with ``s = fl(a + b)`` and ``s + e == a + b`` exactly."""
     s = a + b
     v = s - a
     return s, (a - (s - v)) + (b - v)
@@ -20,14 +20,14 @@ def two_sum(a, b):
 
 @step
 def fast_two_sum(a, b):
-    """As :func:`two_sum`, for ``|a| >= |b|``."""
+    """Compute :func:`two_sum` for ``|a| >= |b|``."""
     s = a + b
     return s, b - (s - a)
 
 
 @step
 def two_product(a, b):
-    """``(p, e)`` with ``p = fl(a * b)`` and ``p + e == a * b`` exactly."""
+    """Return ``(p, e)`` with ``p = fl(a * b)`` and ``p + e == a * b`` exactly."""
     p = a * b
     x = _SPLITTER * a
     a_high = x - (x - a)
@@ -40,35 +40,35 @@ def two_product(a, b):
 
 @step
 def dd_add(ah, al, bh, bl):
-    """Sum of two double-doubles."""
+    """Add two double-doubles."""
     s, e = two_sum(ah, bh)
     return fast_two_sum(s, e + (al + bl))
 
 
 @step
 def dd_add_float(ah, al, b):
-    """Sum of a double-double and a float."""
+    """Add a double-double and a float."""
     s, e = two_sum(ah, b)
     return fast_two_sum(s, e + al)
 
 
 @step
 def dd_multiply_float(ah, al, b):
-    """Product of a double-double and a float."""
+    """Multiply a double-double by a float."""
     p, e = two_product(ah, b)
     return fast_two_sum(p, e + al * b)
 
 
 @step
 def dd_multiply(ah, al, bh, bl):
-    """Product of two double-doubles."""
+    """Multiply two double-doubles."""
     p, e = two_product(ah, bh)
     return fast_two_sum(p, e + (ah * bl + al * bh))
 
 
 @step
 def dd_quotient(a, b):
-    """``a / b`` as a double-double, for floats: whole microseconds to seconds without loss."""
+    """Divide floats ``a / b`` into a double-double: whole microseconds to seconds without loss."""
     q = a / b
     p, e = two_product(q, b)
     return q, ((a - p) - e) / b

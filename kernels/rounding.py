@@ -1,23 +1,23 @@
-"""What floating-point arithmetic may do to a result: the part of ``err`` that is there whatever the model (semantics 1.5, 4.2).
+"""Bound the rounding errors of floating-point arithmetic: the part of ``err`` that every model has (semantics 1.5, 4.2).
 
 The rule of every operator: ``err`` bounds the distance of the truth from the model both taken exactly **and** evaluated in
-float64 at any instant of the row. So a row that is passed on keeps its bound, and an operation adds what it rounds itself, with
-``u = UNIT = 2^-53`` one rounding, relatively (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 3.1 and 5.1):
+float64 at any instant of the row. A row that is passed on keeps its bound, and an operation adds its own rounding, with
+``u = UNIT = 2^-53`` one relative rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 3.1 and 5.1):
 
 ================================  =====================================================================================
 evaluation, ``k`` coefficients    Horner's rule ``2 (k - 1) u M``, and ``(k - 1) u M`` for the rounding of the instant, with
                                   ``M = sum(|c_j| T^j)`` and ``T`` the farthest time from the reference
-a sum                             one rounding of each coefficient: ``u M``; of constants what the addition lost, exactly
-a product, a quotient             ``k`` roundings of ``M_a M_b``; one of each coefficient by a number
+a sum                             one rounding of each coefficient: ``u M``; for constants the exact error of the addition
+a product, a quotient             ``k`` roundings of ``M_a M_b``; by a number, one rounding of each coefficient
 a shift by ``d``                  ``2 (k - 1) u M``, ``M`` with ``T + |d|`` (each step of the synthetic division)
 ================================  =====================================================================================
 
 All of them are within ``TERM * k * M`` with ``TERM = 4 u``, evaluation of the result included. A constant (all higher
 coefficients zero) is evaluated and shifted without any rounding. Bounds are themselves computed: ``GROWN`` covers the roundings
-of a few sums and products of them. ``M`` is taken before terms cancel, so that what cancels keeps the rounding of its parts.
+of a few sums and products of them. ``M`` is taken before terms cancel, so that a cancelled sum keeps the rounding of its parts.
 
-Relative roundings end where numbers become subnormal: a product or quotient below ``2^-1022`` is off by up to ``2^-1075``, which
-may be all of it. Where ``M`` is below ``SMALL``, and not zero, ``TINY`` is added: result, bound and ``u M`` may underflow.
+Relative rounding bounds fail for subnormal numbers: a product or quotient below ``2^-1022`` is off by up to ``2^-1075``, possibly
+its whole value. Where ``M`` is below ``SMALL``, and not zero, ``TINY`` is added: result, bound and ``u M`` may underflow.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Integers = npt.NDArray[np.int64]
 UNIT = 2.0**-53
 TERM = 4 * UNIT
 GROWN = 1.0 + 16 * UNIT
-SMALL = 2.0**-960  # a unit in the last place of what lies above is a normal number
-TINY = 2.0**-1072  # more than a few results lose by underflow
-FUNCTION = 8 * UNIT  # a library's exp, log, sin, cos: 4 ulp is the laxest of those in use
+SMALL = 2.0**-960  # for larger numbers a unit in the last place is a normal number
+TINY = 2.0**-1072  # exceeds the underflow of a few results
+FUNCTION = 8 * UNIT  # a library's exp, log, sin, cos: the least accurate in use has 4 ulp
 _SUM, _DIFFERENCE, _PRODUCT, _QUOTIENT = range(4)
-_TILE = 1 << 14  # samples for which a number is written out at a time
+_TILE = 1 << 14  # samples per tile when a scalar is expanded to an array
 _CODES = {"+": _SUM, "-": _DIFFERENCE, "*": _PRODUCT, "/": _QUOTIENT}
 
 
@@ -56,7 +56,7 @@ def _magnitudes(c, lo, hi, out):
 
 @step
 def _of_terms(k, higher, constant, t):
-    """What the terms of a polynomial that is no constant lose, as far as ``t``."""
+    """Bound the rounding of a non-constant polynomial's terms for ``|time| <= t``."""
     size = higher + constant
     return TERM * k * size + (TINY * k * max(t, 1.0) ** (k - 1) if size < SMALL else 0.0)
 
@@ -91,21 +91,21 @@ def _shifts(c, piece, by, lo, hi, out):
 
 @step
 def lost(x, y):
-    """What ``x + y`` lost to rounding, exactly: 0 where the sum is exact."""
+    """Return the exact rounding error of ``x + y``: 0 where the sum is exact."""
     _, e = two_sum(x, y)
     return abs(e)
 
 
 @device
 def sum_errors(x, ex, y, ey, sign, out):
-    """Bounds of ``x + sign * y``, sample by sample."""
+    """Write the bounds of ``x + sign * y``, sample by sample."""
     for i in range(out.shape[0]):
         out[i] = (ex[i] + ey[i]) * GROWN + lost(x[i], sign * y[i])
 
 
 @device
 def product_errors(x, ex, y, ey, out):
-    """Bounds of ``x y``."""
+    """Write the bounds of ``x y``."""
     for i in range(out.shape[0]):
         a, b, product = abs(x[i]), abs(y[i]), abs(x[i] * y[i])
         size = a * ey[i] + b * ex[i] + ex[i] * ey[i]
@@ -115,7 +115,7 @@ def product_errors(x, ex, y, ey, out):
 
 @device
 def quotient_errors(x, ex, y, ey, out):
-    """Bounds of ``x / y``; ``|y| > ey``."""
+    """Write the bounds of ``x / y``; ``|y| > ey``."""
     for i in range(out.shape[0]):
         quotient, e = abs(x[i] / y[i]), ey[i]
         moved = quotient * e
@@ -140,7 +140,7 @@ def _errors(op, x, ex, y, ey, out):
 def errors_of(
     op: str, x: Array | float, ex: Array | float, y: Array | float, ey: Array | float, n: int
 ) -> Array:
-    """Bounds of ``x op y`` at ``n`` samples; each operand, and each bound, one for all or one per sample.
+    """Return the bounds of ``x op y`` at ``n`` samples; each operand and each bound is a scalar or one per sample.
 
     >>> errors_of("+", np.array([0.25, 0.1]), 0.0, 0.5, 0.0, 2) > 0.0
     array([False,  True])
@@ -162,7 +162,7 @@ def errors_of(
 
 
 def magnitudes(c: Array, lo: Array, hi: Array) -> Array:
-    """Per row ``sum(|c_j| T^j)`` with ``T = max(|lo|, |hi|)``: what roundings are proportional to.
+    """Return per row ``sum(|c_j| T^j)`` with ``T = max(|lo|, |hi|)``: the magnitude that roundings are proportional to.
 
     >>> magnitudes(np.array([[1.0, -2.0]]), np.array([-3.0]), np.array([1.0])).tolist()
     [7.0]
@@ -173,7 +173,7 @@ def magnitudes(c: Array, lo: Array, hi: Array) -> Array:
 
 
 def evaluation(c: Array, lo: Array, hi: Array) -> Array:
-    """Per row what forming its coefficients, each rounded once, and evaluating it may err by; 0 for a constant.
+    """Bound per row the error of forming the coefficients, each rounded once, and evaluating them; 0 for a constant.
 
     >>> evaluation(np.array([[1.0, 0.0], [1.0, 1.0]]), np.zeros(2), np.ones(2)).tolist() == [0.0, 2 * TERM * 2.0]
     True
@@ -184,7 +184,7 @@ def evaluation(c: Array, lo: Array, hi: Array) -> Array:
 
 
 def underflow(size: Array, some: npt.NDArray[np.bool_], k: int, lo: Array, hi: Array) -> Array:
-    """Per row what ``k`` coefficients of a product or quotient of this magnitude may lose by underflow, where there is ``some``.
+    """Bound per row the underflow of ``k`` coefficients of a product or quotient of magnitude ``size``, where ``some`` is true.
 
     >>> underflow(np.array([0.0, 1.0, 0.0]), np.array([True, True, False]), 1, np.zeros(3), np.ones(3)) > 0.0
     array([ True, False, False])
@@ -198,9 +198,9 @@ def underflow(size: Array, some: npt.NDArray[np.bool_], k: int, lo: Array, hi: A
 
 
 def shift_rounding(c: Array, piece: Integers, by: Array, lo: Array, hi: Array) -> Array:
-    """Per row ``i`` what shifting polynomial ``piece[i]`` of ``c`` by ``by[i]`` seconds, for use on ``[lo, hi]``, errs by.
+    """Bound per row ``i`` the error of shifting polynomial ``piece[i]`` of ``c`` by ``by[i]`` seconds, for use on ``[lo, hi]``.
 
-    0 where nothing is shifted, for constants, and where there is no piece (-1).
+    0 where the shift is 0, for constants, and where there is no piece (-1).
     """
     out = np.empty(len(piece))
     c = np.ascontiguousarray(c, dtype=np.float64)
@@ -210,7 +210,7 @@ def shift_rounding(c: Array, piece: Integers, by: Array, lo: Array, hi: Array) -
 
 
 def sum_rounding(c: Array, first: Array, second: Array, lo: Array, hi: Array) -> Array:
-    """Per row the rounding of ``c = first + second`` (coefficients): of constants what the addition lost, which may be nothing.
+    """Bound per row the rounding of ``c = first + second`` (coefficients); for constants the exact error, possibly 0.
 
     >>> sum_rounding(np.array([[3.0]]), np.array([[1.0]]), np.array([[2.0]]), np.zeros(1), np.ones(1)).tolist()
     [0.0]

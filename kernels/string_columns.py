@@ -1,4 +1,4 @@
-"""Columns of texts that repeat: the buffers of an Arrow string array, written without looking at a text twice."""
+"""Write the buffers of Arrow string arrays whose texts repeat, encoding each distinct text once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLOCK = 1 << 14
 
 @kernel(IN_BYTE1, _IN_WORDS, IN_INT1, _OUT_INT32, OUT_BYTE1)
 def _write_words(codes, words, lengths, offsets, data):
-    """Eight bytes a word; those that are too many are overwritten by the next word."""
+    """Copy eight bytes per word; the next word overwrites the surplus."""
     at = 0
     offsets[0] = 0
     for i in range(codes.shape[0]):
@@ -34,14 +34,14 @@ def _write_words(codes, words, lengths, offsets, data):
 
 @device
 def _copy(source, out):
-    """On slices, so that it runs on vectors."""
+    """Copy ``source`` to ``out``; taking slices lets the loop vectorise."""
     for i in range(out.shape[0]):
         out[i] = source[i]
 
 
 @kernel(IN_BYTE1, IN_INT1, IN_INT1, _OUT_INT32, OUT_BYTE1)
 def _write_repeated(texts, lengths, counts, offsets, data):
-    """Each text once, then what is written of it behind itself, doubled until it is a block that stays in the cache."""
+    """Write each text once, then append copies of the written part, doubling up to a block that stays in the cache."""
     n, at, begin = 0, 0, 0
     offsets[0] = 0
     for g in range(lengths.shape[0]):
@@ -61,7 +61,7 @@ def _write_repeated(texts, lengths, counts, offsets, data):
 
 
 def words_of(codes: Bytes, words: tuple[str, ...]) -> tuple[Offsets, Bytes]:
-    """``(offsets, data)`` of the texts ``words[codes[i]]``; words have at most eight bytes.
+    """Return ``(offsets, data)`` of the texts ``words[codes[i]]``; words have at most eight bytes.
 
     >>> offsets, data = words_of(np.array([1, 0], np.uint8), ("a", "likely"))
     >>> offsets, data.tobytes()
@@ -72,8 +72,8 @@ def words_of(codes: Bytes, words: tuple[str, ...]) -> tuple[Offsets, Bytes]:
     if any(len(text) > _WIDEST for text in texts) or high >= len(texts):
         raise ValueError(f"expected codes below {len(texts)} and words of at most {_WIDEST} bytes")
     if len(codes) >= 2**31 // _WIDEST:
-        raise ValueError(f"{len(codes)} texts do not fit one column; ask for fewer at a time")
-    if low == high:  # as where nothing is in doubt
+        raise ValueError(f"{len(codes)} texts do not fit one column; request fewer rows at a time")
+    if low == high:  # common: all rows are certain
         return repeated([texts[low]], np.array([len(codes)]))
     table = np.zeros((len(texts), _WIDEST), np.uint8)
     for row, text in zip(table, texts, strict=True):
@@ -84,7 +84,7 @@ def words_of(codes: Bytes, words: tuple[str, ...]) -> tuple[Offsets, Bytes]:
 
 
 def repeated(texts: list[bytes], counts: Ints) -> tuple[Offsets, Bytes]:
-    """``(offsets, data)`` of each text as often as its count says.
+    """Return ``(offsets, data)`` of each text repeated ``counts`` times.
 
     >>> offsets, data = repeated([b"IBM", b"A"], np.array([2, 1]))
     >>> offsets, data.tobytes()
@@ -94,8 +94,8 @@ def repeated(texts: list[bytes], counts: Ints) -> tuple[Offsets, Bytes]:
     counts = np.ascontiguousarray(counts, dtype=np.int64)
     total = int(lengths @ counts)
     if total >= 2**31:
-        raise ValueError("the texts do not fit one column of 2 GB; ask for fewer rows at a time")
+        raise ValueError("the texts do not fit one column of 2 GB; request fewer rows at a time")
     offsets, data = recycled(int(counts.sum()) + 1, np.int32), recycled(total, np.uint8)
-    together = np.frombuffer(b"".join((*texts, b" ")), np.uint8)  # never empty, which numpy refuses
-    _write_repeated(together, lengths, counts, offsets, data)
+    joined = np.frombuffer(b"".join((*texts, b" ")), np.uint8)  # never empty: numpy rejects empty buffers
+    _write_repeated(joined, lengths, counts, offsets, data)
     return offsets, data

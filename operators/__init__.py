@@ -1,5 +1,5 @@
-"""One operator a file. An operator is an immutable definition; its state is explicit, picklable and passed in.
+"""Operators, one a file: each is an immutable definition; its state is explicit, picklable and passed in.
 
-Each file says, in this order, how it transforms segments, bounds its output's error, inverts a bound, revises, and meets accents.
-The model operator (:mod:`pulse.operators.fit.fitter`) is the first of them all: tuples in, segments out.
+Each file describes, in this order, how the operator transforms segments, bounds its output's error, inverts a bound, revises,
+and handles accents. The first operator of a pipeline is the fitter (:mod:`pulse.operators.fit.fitter`): tuples in, segments out.
 """

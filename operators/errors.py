@@ -1,4 +1,4 @@
-"""What can go wrong in an operator: every message names the operator, the expression, the key and time, and what to do."""
+"""Errors of operators: every message names the operator, the expression, the key and time, and what to do."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from pulse.core.errors import PulseError
 
 
 class OperatorError(PulseError, ValueError):
-    """Data on which an operator cannot give its answer."""
+    """The data does not allow an operator to compute its result."""
 
 
 class DomainError(OperatorError):
-    """A function was asked of values that it is not defined on: a root of what is below zero, a division by zero."""
+    """A function meets values outside its domain: a root of a negative number, a division by zero."""
 
 
 class MissingValueError(OperatorError):
-    """A null where a number is computed with."""
+    """A null occurs where arithmetic needs a number."""
 
 
 class OperandError(OperatorError, TypeError):
-    """An operand of a kind that the operation does not take: a text that is added, a time that is multiplied."""
+    """An operand has a kind that the operation does not take: text in a sum, a time in a product."""
 
 
 class ApproximationError(OperatorError):
-    """A function that no piecewise polynomial of reasonable size comes near enough."""
+    """No piecewise polynomial of reasonable size approximates a function closely enough."""
 
 
 class OverlappingInputsError(OperatorError):
-    """Two inputs of a union that say something of one key at one time."""
+    """Two inputs of a union have segments of one key at one time."""

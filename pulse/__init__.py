@@ -1,4 +1,4 @@
-"""Answers stream queries on certified piecewise-polynomial models of the data.
+"""Answer stream queries on certified piecewise-polynomial models of the data.
 
 Names are loaded when they are first used (PEP 562): a Spark worker that imports one kernel loads neither
 Spark's driver side nor a parser.

@@ -1,4 +1,4 @@
-"""The command line. Each command is thin: it reads options, calls the library, prints the result."""
+"""Define the command line. Each command is thin: it reads options, calls the library, prints the result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# What -q, nothing, -v and -v -v let through.
+# Log levels of -q, no option, -v and -v -v.
 _LEVELS = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
 
 
@@ -69,11 +69,12 @@ def common(
             "--verbose",
             count=True,
             show_default=False,
-            help="Say more; twice: debugging and tracebacks.",
+            help="Print more; twice: debugging and tracebacks.",
         ),
     ] = 0,
     quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="No warnings and no progress: results and errors only.")
+        bool,
+        typer.Option("-q", "--quiet", help="Print results and errors only, no warnings and no progress."),
     ] = False,
     version: Annotated[
         bool,
@@ -84,8 +85,8 @@ def common(
 
     \b
     Examples:
-      pulse demo                                generate, model, ask
-      pulse doctor                              what Pulse runs on, and what is wrong with it
+      pulse demo                                generate data, fit models, run queries
+      pulse doctor                              check what Pulse runs on
       pulse generate ticks --rows 1M --out ticks.parquet
       pulse fit ticks.parquet --key symbol --time t --model price:step --error 0.05% --out prices
       pulse info prices
@@ -95,17 +96,17 @@ def common(
       pulse sweep --stream S=prices @macd.sql --param short=5,10,20 --param long=30:300:30
       pulse plot model prices --tuples ticks.parquet --out prices.png
       pulse run job.toml                        predict: results before the data arrives
-      pulse changes job.toml --holds            what holds of its results
+      pulse changes job.toml --holds            its current results
       pulse fit --help                          the options of one command
     \b
-    -q and -v may stand before a command or behind it.
+    -q and -v may stand before or after a command.
     \b
     Exit codes:
       0    done
       1    something was found: an accent that ends the query (check), a problem (doctor)
-      2    what was asked cannot be done: options, queries, files
+      2    the command cannot be carried out: options, queries, files
       130  interrupted with Ctrl-C; nothing is left half-written
-      141  whoever read the output went away (pulse query … | head)
+      141  the reader of the output is gone (pulse query … | head)
     """
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -114,14 +115,14 @@ def common(
     logger.setLevel(_LEVELS[-1 if quiet else min(verbose, 2)])
 
 
-@app.command(short_help="Show what Pulse runs on and what is wrong with it.")
+@app.command(short_help="Check what Pulse runs on.")
 def doctor(
     spark: Annotated[
         bool, typer.Option("--spark", help="Also start Spark and run a kernel in a worker.")
     ] = False,
     as_json: JsonObject = False,
 ) -> None:
-    """Show what Pulse runs on, what is wrong with it and what to do; exit code 1 if anything is.
+    """Check what Pulse runs on, and advise what to do about problems; exit code 1 if there are any.
 
     \b
     Examples:
@@ -144,23 +145,23 @@ def doctor(
             typer.echo(f"{finding.subject:{width}}  {finding.value}")
         for finding in problems:
             typer.echo(f"\nproblem: {finding.subject}: {finding.problem}\n  do: {finding.advice}")
-        typer.echo("\nall is well" if not problems else f"\n{len(problems)} to mend")
+        typer.echo("\nall is well" if not problems else f"\n{len(problems)} to fix")
     raise typer.Exit(1 if problems else 0)
 
 
 app.command(short_help="Run the main job in miniature.")(demo)
-app.command(short_help="Model files with a proven error.")(fit)
+app.command(short_help="Fit models of files with a proven error.")(fit)
 app.command(short_help="Write generated data to a Parquet file.")(generate)
-app.command(short_help="Show what a stored model is of.")(info)
+app.command(short_help="Describe a stored model.")(info)
 app.command(short_help="Correct a stored model.")(revise)
-app.command(short_help="Ask a query of stored models.")(query)
-app.command(short_help="Ask a query for a grid of parameters.")(sweep)
-app.command(short_help="Show what a query becomes.")(explain)
-app.command(short_help="Show what a query does at accents.")(check)
+app.command(short_help="Answer a query on stored models.")(query)
+app.command(short_help="Answer a query for a grid of parameters.")(sweep)
+app.command(short_help="Show the plan of a query.")(explain)
+app.command(short_help="Show the effect of accents on a query.")(check)
 app.command(short_help="Run a predictive job.")(run)
-app.command(short_help="Show what a job has said.")(changes)
+app.command(short_help="Show the results of a job.")(changes)
 app.command(short_help="Show rows that a job set aside.")(aside)
-app.command(short_help="Show which inputs caused a result.")(lineage)
+app.command(short_help="Show the inputs that caused a result.")(lineage)
 app.command(short_help="Pack what a cluster's workers need.")(ship)
 app.add_typer(plot, name="plot", short_help="Draw models, answers, sweeps, lineage and tracks.")
 

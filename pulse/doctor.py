@@ -1,4 +1,4 @@
-"""``pulse doctor``: what Pulse runs on, what is wrong with it, and what to do about that."""
+"""Check what Pulse runs on (``pulse doctor``): find problems, and advise what to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST_MEMORY = 2.0  # GB; Spark's driver, its JVM and one worker, with little r
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; ``problem`` and ``advice`` are None when all is well."""
+    """One check; ``problem`` and ``advice`` are None if it passed."""
 
     subject: str
     value: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 def examine(*, start_spark: bool = False) -> Iterator[Finding]:
-    """Look at everything, cheapest first; ``start_spark`` really starts it and lets a worker run a kernel."""
+    """Run all checks, cheapest first; ``start_spark`` really starts Spark and runs a kernel in a worker."""
     yield _python()
     yield _pulse()
     yield from _packages()
@@ -54,13 +54,13 @@ def _pulse() -> Finding:
     except importlib.metadata.PackageNotFoundError:
         return Finding("Pulse", f"{value}, not installed as a package: the ranges of packages are not known")
     if installed != VERSION:
-        problem = f"installed as {installed}, but the sources say {VERSION}"
+        problem = f"installed as {installed}, but the sources are {VERSION}"
         return Finding("Pulse", value, problem, "install again: make install")
     return Finding("Pulse", value)
 
 
 def _packages() -> Iterator[Finding]:
-    """Every dependency with its version: the required ones must be there, and all that are must fit their range."""
+    """Check every dependency: required ones must be installed, and all installed ones must fit their range."""
     try:
         lines = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:

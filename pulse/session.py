@@ -1,4 +1,4 @@
-"""The way in from Python: a session fits models and, on them, answers queries.
+"""Fit models and answer queries on them from Python.
 
 >>> import pyarrow as pa
 >>> ticks = pa.table({"t": pa.array([0, 1_000_000, 2_000_000], pa.timestamp("us")), "price": [10.0, 10.0, 10.5]})
@@ -44,12 +44,16 @@ ENGINES = ("spark", "local")
 
 
 class Session:
-    """Fits models and answers queries on them.
+    """Fit models and answer queries on them.
 
-    ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process; without one it is that of
-    ``PULSE_ENGINE``, else Spark. ``master`` is Spark's: that of ``PULSE_MASTER`` if none is given, else all cores of this
-    machine. Other keywords are as in :func:`pulse.runtime.spark.session.session`: ``environment``, an archive for a cluster's
-    workers, and settings of Spark's.
+    Parameters
+    ----------
+    master : Spark master; default ``PULSE_MASTER``, else all cores of this machine
+    engine : ``"spark"`` or ``"local"``; default ``PULSE_ENGINE``, else Spark
+        Spark starts on first use; ``"local"`` does the same work in this process.
+    spark : a running Spark session to use; it is not stopped by this one
+    **conf : ``environment``, an archive for a cluster's workers, and Spark settings
+        They are those of :func:`pulse.runtime.spark.session.session`.
     """
 
     def __init__(
@@ -60,28 +64,30 @@ class Session:
         spark: SparkSession | None = None,
         **conf: Any,
     ) -> None:
-        self._asked = engine or os.environ.get("PULSE_ENGINE") or None  # else jobs may name their own
-        self.engine = self._asked or "spark"
+        self._chosen_engine = (
+            engine or os.environ.get("PULSE_ENGINE") or None
+        )  # None: jobs may name their own
+        self.engine = self._chosen_engine or "spark"
         if self.engine not in ENGINES:
             raise SessionError(f"engine: expected {' or '.join(map(repr, ENGINES))}, got {self.engine!r}")
         self._master, self._conf, self._spark = master, conf, spark
         self._streams: dict[str, Model] = {}
-        self._started = False  # whether it is ours to stop
+        self._started = False  # whether this session started Spark, and has to stop it
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session; started when first asked for."""
+        """Return the Spark session; start it on first use."""
         return self._spark_with({})
 
     def _spark_with(self, settings: Mapping[str, str]) -> SparkSession:
-        """Spark with settings of a job: with all of them if it is to be started, else with those that can change."""
+        """Return Spark with a job's settings: all of them if Spark is started here, else those that can change at run time."""
         from pulse.runtime.spark.session import is_running, session
 
         if self._spark is None:
             self._started = not is_running()
             self._spark = session(self._master, **{**settings, **self._conf})
         elif settings:
-            session(**settings)  # type: ignore[arg-type]  # names of settings are none of its own keywords
+            session(**settings)  # type: ignore[arg-type]  # no setting has the name of one of its keywords
         return self._spark
 
     def stop(self) -> None:
@@ -101,7 +107,14 @@ class Session:
         self.stop()
 
     def open(self, path: str | os.PathLike[str], *, version: int | None = None, as_of: Any = None) -> Model:
-        """A stored model: its newest version or an older one that is kept, or as it was known at a time."""
+        """Open a stored model.
+
+        Parameters
+        ----------
+        path : folder of the model
+        version : a retained version; default the newest
+        as_of : open the model as it was known at this time; default as known now
+        """
         return Model(_path_of_model(path, "open"), version, as_of)
 
     def fit(
@@ -131,27 +144,42 @@ class Session:
         accents: Any = None,
         splits: str | os.PathLike[str] | None = None,
     ) -> Model:
-        """Model a stream once, to ask about it many times.
+        """Fit a model to a stream once, to query it many times.
 
-        ``data``: paths of files, folders or patterns; a Spark DataFrame; or an Arrow table, a pandas or Polars frame, or whatever
-        else hands out Arrow data (``__arrow_c_stream__``).
-        ``model`` maps attributes to their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value,
-        ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
-        or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default where a bound
-        on integrals is asked (but for ``linear`` with both bounds); else 1. ``keep`` names unmodelled attributes.
+        A table or frame has no arrival order: its tuples are sorted by key and time; tuples of one instant keep their order.
+        Files are read in the order given. Late tuples, and with ``nonfinite="reject"`` tuples with a value that is not a number,
+        are set aside with a :class:`~pulse.runtime.fit.rejects.SetAsideWarning`. If more than 1 % of the tuples are late, the fit
+        is refused (:class:`~pulse.runtime.fit.rejects.LateTuplesError`) and writes nothing, unless ``late="aside"``.
 
-        A table or frame has no order of arrival: its tuples are sorted by key and time, those of one instant as they stand.
-        Files are read as they are given. Late tuples, and with ``nonfinite="reject"`` those with a value that is no number, are
-        set aside with a :class:`~pulse.runtime.fit.rejects.SetAsideWarning`. A fit more than 1 % of whose tuples are late is
-        refused (:class:`~pulse.runtime.fit.rejects.LateTuplesError`) and writes nothing, unless ``late="aside"``.
-
-        Without ``out`` the model lives as long as this process.
-        With ``points`` every tuple of attributes that are ``samples`` is kept as it is, and windows are over tuples.
-        ``for_query`` chooses the bounds of the attributes that have none so that this query's ERROR WITHIN holds; the query
-        calls the data ``stream``, and its ``parameters`` are given here. ``keep_tuples`` keeps the tuples beside the model, all
-        (True) or those of so long before the newest (``"2 h"``), so that they can be revised when the source is gone.
-        ``accents``, a log (a file, its lines, or accents), and ``splits``, a table of stock splits, say where units and schema
-        change: the model is then in the units of the stream's start, and queries answer in those recorded.
+        Parameters
+        ----------
+        data : paths of files, folders or patterns; a table; or a frame
+            A Spark DataFrame, an Arrow table, a pandas or Polars frame, or any other object with ``__arrow_c_stream__``.
+        model : maps each modelled attribute to its truth: ``linear``, ``step`` or ``samples``
+        key : name or names of the key columns; default those of the format, else none
+        time : name of the time column; default that of the format
+        error : bound on the value: one for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``) or a mapping
+        drift : bound on the integral, given like ``error``
+        degree : 0 to 5, or ``"auto"``: constants or lines per segment
+            Default ``"auto"`` where ``drift`` is bounded (except for ``linear`` with both bounds), else 1.
+        max_gap : longest time between two tuples that the model bridges, in seconds or as ``"5 min"``; default no limit
+        nonfinite : ``"reject"`` sets aside tuples with a value that is null or not finite, ``"hole"`` makes them holes
+        late : ``"refuse"`` or ``"aside"``: what to do if more than 1 % of the tuples are late
+        keep : name or names of unmodelled attributes to store
+        points : store every tuple of attributes that are ``samples`` as it is; windows are then over tuples
+        format : name of a file format or a :class:`~pulse.datasets.format.Format`; default detected from the first file
+        out : folder of the model; default a temporary folder that lives as long as this process
+        overwrite : replace the model in ``out``
+        append : continue the model in ``out``; excludes ``overwrite``
+        progress : called with (units done, rows read) during the fit
+        for_query : query text; attributes without a bound get one that satisfies the query's ERROR WITHIN
+        stream : name of the data in ``for_query``, default ``"S"``
+        parameters : values of the parameters of ``for_query``
+        keep_tuples : True for all, or a duration before the newest (``"2 h"``); default as in the model appended to, else none
+            Store these tuples beside the model, so that they can be revised without the source.
+        accents : log of changes of units and schema: a file, its lines, or accents
+            The model is stored in the units of the stream's start; queries answer in the recorded units.
+        splits : table of stock splits, from which accents are made
         """
         from pulse.operators.fit.spec import FitSpec
         from pulse.runtime.fit.inputs import FitEngine
@@ -160,8 +188,8 @@ class Session:
         from pulse.runtime.fit.retention import parse_keep
 
         if overwrite and append:
-            raise SessionError("fit: overwrite and append exclude each other; say one of them")
-        order = FitRequest.of(
+            raise SessionError("fit: overwrite and append exclude each other; choose one of them")
+        request = FitRequest.of(
             data,
             model=model,
             key=(key,) if isinstance(key, str) else None if key is None else tuple(key),
@@ -172,21 +200,21 @@ class Session:
         )
         gap = None if max_gap is None else parse_duration(max_gap)
         if for_query is not None:
-            chosen = order.bounds_for(for_query, stream, dict(parameters or {}), gap)
-            error, drift = completed(error, drift, chosen, order.schema.modelled_names)
+            chosen = request.bounds_for(for_query, stream, dict(parameters or {}), gap)
+            error, drift = completed(error, drift, chosen, request.schema.modelled_names)
         spec = FitSpec.of(
-            order.schema, error=error, drift=drift, degree=degree, max_gap=gap, nonfinite=nonfinite
+            request.schema, error=error, drift=drift, degree=degree, max_gap=gap, nonfinite=nonfinite
         )
-        return order.model(
+        return request.model(
             _folder(out) if out is not None else _temporary_folder(),
             spec,
             FitEngine(self.engine == "local", lambda: self.spark),
-            accents=order.accents(accents, splits),
+            accents=request.accents(accents, splits),
             overwrite=overwrite,
             append=append,
             keep_tuples=parse_keep(keep_tuples),
             late=check_policy(late),
-            told=warn_of,
+            on_counts=warn_of,
             progress=progress,
         )
 
@@ -202,12 +230,21 @@ class Session:
         dry: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Outcome:
-        """Correct a stored model by revisions of its tuples, in place: whole or not at all.
+        """Correct a stored model in place by revisions of its tuples; the change is atomic.
 
-        ``revisions``: files (a changelog with ``kind`` +I, -U, +U, -D; Debezium events; TAQ corrections; AIS reports with their
-        arrival: told by their columns, or named by ``reader``), a table or frame with a column ``kind``, or Revisions.
-        ``known`` names the column that says since when each is known. ``keep`` keeps the version before and what was
-        known when. ``dry`` only counts. What fits nothing is set aside with its reason, and counted.
+        Revisions that match no tuple are set aside with their reason, and counted.
+
+        Parameters
+        ----------
+        model : a model or its folder
+        revisions : files, a table or frame with a column ``kind``, or Revisions
+            Files are a changelog with ``kind`` +I, -U, +U, -D; Debezium events; TAQ corrections; or AIS reports with arrival.
+        keep : retain the previous version, and when each revision became known
+        known : column with the time since when each revision is known
+        reader : ``changelog``, ``debezium``, ``taq``, ``ais`` or ``late``; default detected from the columns
+        time_unit : ``s``, ``ms``, ``us`` or ``ns``, where times are numbers since 1970
+        dry : only count, change nothing
+        progress : called with (done, total)
         """
         from pulse.runtime.revise.driver import revise
         from pulse.runtime.revise.inputs import revisions_from
@@ -225,7 +262,7 @@ class Session:
         )
 
     def register(self, name: str, model: Model | str | os.PathLike[str]) -> Model:
-        """Give a stored model the name of a stream, for all queries of this session."""
+        """Register a stored model as a stream for all queries of this session."""
         found = self._model(name, model)
         self._streams[name] = found
         return found
@@ -246,30 +283,38 @@ class Session:
         later: bool = False,
         **more: Any,
     ) -> Answer:
-        """Ask a query of stored models.
+        """Answer a query on stored models.
 
-        ``streams`` maps the names of the query's streams to models, beside those registered. Parameters, ``:name`` in
-        the query, are given as keywords, or in ``parameters``. ``possible`` is ``WITH POSSIBLE``. ``as_of`` is ``AS OF`` a time,
-        ``version`` that of a version, of all streams or by name: for streams of which the query does not say it itself.
+        Answers on streams with accents are in the units in force at each instant. A query that cannot continue after an accent
+        raises :class:`~pulse.runtime.accents.query_units.QueryAbortedError`; its ``emitted`` holds the answer up to the accent.
 
-        Answers about streams with accents are in the units in force at each instant. ``accents`` are logs by stream (one for the
-        only stream), for models that were fitted without theirs. ``evolution`` is a policy, or one by stream: ``"evolve"``,
-        ``"exception"``, ``"ignore"``, or a mapping of add, drop, alter to these. With ``accumulate=False`` an operator
-        aborts where its output cannot say what an accent describes, instead of holding it; with ``later`` the logs come after
-        those that the models hold, to see what would become of them (:meth:`Answer.accents`). A query that cannot go on after an
-        accent raises :class:`~pulse.runtime.accents.query_units.QueryAbortedError` with its answer before it as ``emitted``.
+        Parameters
+        ----------
+        query : text of the query
+        streams : models by stream name, in addition to the registered ones
+        parameters : values of the query's parameters ``:name``
+        possible : the same as ``WITH POSSIBLE``
+        lineage : add to each result segment the stored segments that caused it
+        as_of : the same as ``AS OF`` a time, for streams whose version the query does not choose itself
+        version : the same as ``AS OF VERSION``: one for all such streams, or by stream
+        accents : accent logs by stream (one log if there is only one stream), for models fitted without theirs
+        evolution : ``"evolve"``, ``"exception"``, ``"ignore"``, or a mapping of add, drop, alter to these
+            One policy for all streams, or one by stream.
+        accumulate : if False, an operator aborts where its output cannot express an accent, instead of holding the accent back
+        later : the logs in ``accents`` follow those stored in the models, to preview their effect (:meth:`Answer.accents`)
+        **more : further parameters of the query
         """
         from pulse.runtime.accents.query_units import evolution_of
         from pulse.runtime.results.answer import Answer
 
-        order = self._order(query, streams, {**(parameters or {}), **more}, possible, as_of, version)
+        bound = self._bind(query, streams, {**(parameters or {}), **more}, possible, as_of, version)
         return Answer(
-            order.query.bind(order.parameters),
-            order.paths,
-            given=order.parameters,
+            bound.query.bind(bound.parameters),
+            bound.paths,
+            given=bound.parameters,
             spark=self._spark_if_any(),
             lineage=lineage,
-            evolution=evolution_of(order.schemas, accents, evolution, accumulate=accumulate, later=later),
+            evolution=evolution_of(bound.schemas, accents, evolution, accumulate=accumulate, later=later),
         )
 
     def revised(
@@ -289,28 +334,32 @@ class Session:
         accumulate: bool = True,
         **more: Any,
     ) -> RevisedAnswer:
-        """What corrections of the models changed of a query's results, and nothing else.
+        """Return the changes of a query's results that are due to corrections of the models.
 
-        ``since``: a version, versions by stream, or a time: results as they were then. They are compared with those of now, or of
-        ``version``, or ``as_of`` a time; between times only what was there at the first is compared, as what came later is no
-        correction. ``mode`` is ``upstream``, ``downstream`` or ``adaptive``: how segments are revised where there is a choice;
-        ``results``, old result segments at hand (a table or Parquet file), are patched instead of being computed again.
-        The rest is as in :meth:`sql`; old and new results alike are in the units in force at their instants.
+        Old and new results are in the units in force at their instants. The other parameters are those of :meth:`sql`.
+
+        Parameters
+        ----------
+        since : a version, versions by stream, or a time: the old results
+        version : version of the new results; default the newest
+        as_of : time of the new results. Between two times only data present at the first is compared: later data is no correction
+        mode : ``upstream``, ``downstream`` or ``adaptive``: how segments are revised where there is a choice
+        results : old result segments (a table or Parquet file), patched instead of recomputed
         """
         from pulse.runtime.accents.query_units import evolution_of
         from pulse.runtime.results.answer_diff import RevisedAnswer
 
-        order = self._order(query, streams, {**(parameters or {}), **more}, possible)
+        bound = self._bind(query, streams, {**(parameters or {}), **more}, possible)
         return RevisedAnswer(
-            order.query.bind(order.parameters),
-            order.paths,
+            bound.query.bind(bound.parameters),
+            bound.paths,
             since,
             version=version,
             as_of=as_of,
             spark=self._spark_if_any(),
             mode=mode,
             results=results,
-            evolution=evolution_of(order.schemas, accents, evolution, accumulate=accumulate),
+            evolution=evolution_of(bound.schemas, accents, evolution, accumulate=accumulate),
         )
 
     def explain(
@@ -321,19 +370,19 @@ class Session:
         parameters: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Explanation:
-        """What a query becomes before it runs: plan, equation systems, fragments. Parameters that are not given stay open.
+        """Explain a query before it runs: plan, equation systems, fragments. Parameters without a value stay open.
 
-        A text, which notebooks show as it is; its ``sections`` are lines by title.
+        The result is a text that notebooks show as it is; its ``sections`` are lines by title.
         """
         from pulse.plan.explain import explain
         from pulse.runtime.results.answer import Answer, degrees
 
         given = {**(parameters or {}), **more}
-        order = self._order(query, streams, given, False)
-        known = order.query.parameters
+        bound = self._bind(query, streams, given, False)
+        known = bound.query.parameters
         if not set(known) <= set(given):
-            return explain(order.query, degrees(order.paths))
-        return Answer(order.query.bind(given), order.paths, given=given).explain()
+            return explain(bound.query, degrees(bound.paths))
+        return Answer(bound.query.bind(given), bound.paths, given=given).explain()
 
     def sweep(
         self,
@@ -344,16 +393,16 @@ class Session:
         possible: bool = False,
         **more: Any,
     ) -> Sweep:
-        """One query over all combinations of its parameters' values, in one pass over the models.
+        """Answer one query for all combinations of its parameters' values, in one pass over the models.
 
-        ``session.sweep(query, short=[5, 10, 20], long=range(30, 301, 30))``; a single value stays fixed. The rest is as in
-        :meth:`sql`.
+        ``session.sweep(query, short=[5, 10, 20], long=range(30, 301, 30))``; a single value stays fixed. The other parameters are
+        those of :meth:`sql`.
         """
         from pulse.runtime.sweep.driver import ParameterGrid, Sweep
 
         given = {**(parameters or {}), **more}
-        order = self._order(query, streams, given, possible)
-        return Sweep(order.query, ParameterGrid.of(given), order.paths, spark=self._spark_if_any())
+        bound = self._bind(query, streams, given, possible)
+        return Sweep(bound.query, ParameterGrid.of(given), bound.paths, spark=self._spark_if_any())
 
     def run(
         self,
@@ -365,22 +414,27 @@ class Session:
         on_batch: OnBatch | None = None,
         on_status: OnStatus | None = None,
     ) -> JobRun:
-        """Run a predictive job: results before the data arrives, and most tuples only checked.
+        """Run a predictive job: it emits results before the data arrives, and only validates most tuples.
 
-        ``job``: the path of a TOML file, its tables as nested dictionaries (paths are then relative to ``folder``), or a Job. It
-        runs on this session's engine, or on the one that it names if the session was given none. With ``once`` what is there is
-        taken and the run is over; else it goes on in the background until it is stopped: ``with session.run(job, once=False) as
-        run: run.wait(60)``. ``frames`` are streaming DataFrames by stream, of streams whose source is ``frame``.
-        ``on_batch`` is given every batch of results as a :class:`~pulse.JobBatch`, ``on_status`` the figures after it.
+        The job runs on this session's engine, or on the one that it names if the session was given none. Tables without a
+        ``sink`` store their results for :meth:`JobRun.changes` and :meth:`JobRun.holds`, with the checkpoint or as long as this
+        process lives. On Spark, a job without a checkpoint starts from scratch each time, as in process.
 
-        Tables without a ``sink`` keep their results, with the checkpoint or as long as this process lives, for
-        :meth:`JobRun.changes` and :meth:`JobRun.holds`. On Spark a job without a checkpoint begins anew each time, as in process.
+        Parameters
+        ----------
+        job : path of a TOML file, its tables as nested dictionaries, or a Job
+        once : process the available data and return, default True
+            If False, run in the background until stopped: ``with session.run(job, once=False) as run: run.wait(60)``.
+        folder : folder that relative paths of a job given as dictionaries start from
+        frames : streaming DataFrames by stream, for streams whose source is ``frame``
+        on_batch : called with every batch of results, a :class:`~pulse.JobBatch`
+        on_status : called with the figures after each batch
         """
         from pulse.runtime.jobs.run import run_job
 
         return run_job(
             job,
-            engine=self._asked,
+            engine=self._chosen_engine,
             spark=self._spark_with,
             once=once,
             folder=folder,
@@ -389,7 +443,7 @@ class Session:
             on_status=on_status,
         )
 
-    def _order(
+    def _bind(
         self,
         query: str,
         streams: Mapping[str, Model | str | os.PathLike[str]] | None,
@@ -416,7 +470,7 @@ class Session:
         return _BoundQuery(parsed, paths, dict(parameters), {name: one.schema for name, one in known.items()})
 
     def _model(self, name: str, given: Any) -> Model:
-        """The model that a query calls ``name``."""
+        """Return the model of the stream ``name``."""
         if not isinstance(name, str):
             raise SessionError(
                 f"streams: the name of a stream is a text, got {name!r} ({type(name).__name__})"
@@ -445,7 +499,7 @@ class _BoundQuery(NamedTuple):
 
 
 def _path_of_model(given: Any, where: str) -> Path:
-    """The folder of a stored model; what to do with data that was not modelled yet."""
+    """Return the folder of a stored model; for data that is not modelled yet, raise an error with advice."""
     if isinstance(given, (str, os.PathLike)):
         return Path(given)
     if isinstance(given, Model):
@@ -458,7 +512,7 @@ def _path_of_model(given: Any, where: str) -> Path:
 
 
 def _folder(out: str | os.PathLike[str]) -> Path:
-    """Where a model goes: a path, as a URL would be taken for a folder of that name."""
+    """Return the path to write a model to; refuse URLs, which would become local folders of that name."""
     if "://" in os.fspath(out):
         raise SessionError(
             f"fit: {out}: models lie in folders, on a cluster in one that all its machines see; object stores must be mounted "

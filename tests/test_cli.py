@@ -137,7 +137,7 @@ def test_doctor_finds_an_unusable_cache_and_a_switched_off_jit(tmp_path: Path) -
     assert "problem: kernel cache: not writable" in output
     assert "do: set PULSE_CACHE_DIR to a folder you may write" in output
     assert "problem: kernels: NUMBA_DISABLE_JIT is set" in output
-    assert output.endswith("2 to mend\n")
+    assert output.endswith("2 to fix\n")
 
 
 def test_doctor_takes_a_switched_off_cache_as_meant() -> None:

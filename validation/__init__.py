@@ -1,1 +1,1 @@
-"""Validation (semantics 4): which bounds inputs must keep so that a query's output keeps its own, and what caused what."""
+"""Validate streams (semantics 4): derive input bounds from a query's output bounds, check tuples against them, trace lineage."""

@@ -1,6 +1,6 @@
-"""Questions about lineage (semantics 1.5): which inputs caused a result, which results an input caused.
+"""Query lineage (semantics 1.5): the inputs that caused a result, and the results an input caused.
 
-Both ask a table of result segments with its ``lineage`` column.
+Both functions take a table of result segments with its ``lineage`` column.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pulse.operators.data.lineage import Lineage
 
 
 class LineageError(PulseError, ValueError):
-    """A question about lineage that results cannot answer."""
+    """An error for a lineage query that the results cannot answer."""
 
 
 def _lineage(results: pa.Table | pa.RecordBatch) -> pa.ListArray:
     if "lineage" not in results.schema.names:
-        raise LineageError("these results carry no lineage; ask the query with lineage=True (--lineage)")
+        raise LineageError("these results carry no lineage; run the query with lineage=True (--lineage)")
     column = results.column("lineage")
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
@@ -34,9 +34,9 @@ def causes(
     *,
     streams: Mapping[str, Iterable[int]] | None = None,
 ) -> pa.Table:
-    """The input segments that caused a row of the results, or all of them: each once, by id and time.
+    """Return the input segments that caused one row of the results, or all rows: each once, by id and time.
 
-    Columns ``segment_id, key, ref, lo, hi``; and ``stream``, where ``streams`` names which segments (ids) each stream has.
+    Columns ``segment_id, key, ref, lo, hi``; and ``stream``, where ``streams`` gives the segment ids of each stream.
     """
     lists = _lineage(results)
     if row is not None:
@@ -58,7 +58,7 @@ def causes(
 
 
 def effects(results: pa.Table | pa.RecordBatch, segment_id: int, *, key: str | None = None) -> IntArray:
-    """The rows of the results that an input segment (of a key, where ids are not unique over keys) had a part in, ascending."""
+    """Return the result rows that an input segment (of a key, if ids are not unique over keys) contributed to, ascending."""
     lineage = Lineage.of(_lineage(results)) if results.num_rows else None
     if lineage is None:
         return np.zeros(0, np.int64)

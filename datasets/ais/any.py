@@ -1,4 +1,4 @@
-"""AIS of any kind: each file's own format is told by its header."""
+"""Read AIS of any kind: each file's header determines its format."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pulse.datasets.units import RANGE_BYTES, Paths, Unit
 
 @dataclass(frozen=True, kw_only=True)
 class Ais(AisFormat):
-    """MarineCadastre or Danish text, or Parquet with positions; one data set may even mix them.
+    """MarineCadastre or Danish text, or Parquet with positions; one data set may mix them.
 
-    Options as of those: ``projection``, ``drop_no_position``; ``encoding``, ``range_bytes`` of text; ``classes`` of Danish
-    files; ``time_unit`` of Parquet.
+    The options are those of these formats: ``projection``, ``drop_no_position``; ``encoding``, ``range_bytes`` of text;
+    ``classes`` of Danish files; ``time_unit`` of Parquet.
     """
 
     name = "ais"
@@ -39,11 +39,13 @@ class Ais(AisFormat):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "encoding", check_encoding(self.encoding))
-        AisDanish(classes=self.classes, range_bytes=self.range_bytes)  # validated where they belong
+        AisDanish(
+            classes=self.classes, range_bytes=self.range_bytes
+        )  # each option is validated by its own format
         AisParquet(time_unit=self.time_unit)
 
     def of(self, path: str) -> AisFormat:
-        """The format of one file."""
+        """Return the format of one file."""
         common: dict[str, Any] = {
             "key": self.key,
             "time": self.time,
@@ -65,7 +67,7 @@ class Ais(AisFormat):
         )
 
     def units(self, paths: Paths) -> list[Unit]:
-        """The units of each file, as its own format cuts it."""
+        """Return the units of each file, as its own format cuts it."""
         units: list[Unit] = []
         for path in self.files(paths):
             units += [
@@ -74,15 +76,15 @@ class Ais(AisFormat):
         return units
 
     def names(self, path: str) -> dict[str, str]:
-        """As the file's own format has it."""
+        """Return the column names in the file, by its own format."""
         return self.of(path).names(path)
 
     def schema(self, path: str) -> pa.Schema:
-        """As the file's own format has it."""
+        """Return the schema, by the file's own format."""
         return self.of(path).schema(path)
 
     def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
-        """As the file's own format has it."""
+        """Read the tables, by the file's own format."""
         return self.of(unit.path).tables(unit, columns)
 
     def batches(
@@ -94,12 +96,12 @@ class Ais(AisFormat):
         counts: Counts | None = None,
         aside: Aside | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """As the file's own format has it."""
+        """Read the batches, by the file's own format."""
         return self.of(unit.path).batches(unit, columns, batch_rows=batch_rows, counts=counts, aside=aside)
 
 
 def ais_kind(names: Sequence[str]) -> type[AisDanish] | type[AisMarineCadastre] | None:
-    """Which of the two a header belongs to, if any.
+    """Return the format that a header belongs to, if any.
 
     >>> ais_kind(["MMSI", "BaseDateTime", "LAT", "LON"]).name
     'ais-marinecadastre'

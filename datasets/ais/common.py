@@ -1,9 +1,9 @@
-"""Automatic Identification System: what its formats share.
+"""Automatic Identification System: the common part of its formats.
 
-Every format offers ``mmsi`` (key), ``t`` (UTC), ``x``, ``y`` in metres (:mod:`pulse.datasets.projection`), ``lat``,
-``lon``, and the file's other columns in small letters. Codes for "not available" become nulls: a speed of 102.3
-knots, a course of 360, a heading of 511. Rows without a possible position (latitude 91, longitude 181, beyond
-either, missing) or without an MMSI are set aside and counted; ``drop_no_position=False`` keeps them, x and y null.
+Every format offers ``mmsi`` (key), ``t`` (UTC), ``x``, ``y`` in metres (:mod:`pulse.datasets.projection`), ``lat``, ``lon``,
+and the file's other columns in small letters. Codes for "not available" become nulls: a speed of 102.3 knots, a course of 360,
+a heading of 511. Rows without a possible position (latitude 91, longitude 181, beyond either, missing) or without an MMSI are
+set aside and counted; ``drop_no_position=False`` keeps them, with x and y null.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pulse.datasets.text_blocks import Layout, read_blocks
 from pulse.datasets.time_columns import TIME, reject_nulls
 from pulse.datasets.units import Paths, Unit
 
-# Numbers among the columns, and from which value on they mean "not available".
+# Numeric columns, and the value from which on they mean "not available".
 NUMBERS: Mapping[str, float] = {
     "lat": np.inf,
     "lon": np.inf,
@@ -48,7 +48,7 @@ SAMPLED_UNITS, SAMPLED_ROWS = 4, 1 << 19
 
 @dataclass(frozen=True, kw_only=True)
 class AisFormat(Format):
-    """Positions of vessels. ``projection`` is settled by :meth:`prepare`, or given as PROJ text or a Projection."""
+    """Positions of vessels. ``projection`` is chosen by :meth:`prepare`, or given as PROJ text or a Projection."""
 
     truths: ClassVar[Mapping[str, str]] = {"x": "linear", "y": "linear", "lat": "linear", "lon": "linear"}
 
@@ -65,18 +65,18 @@ class AisFormat(Format):
             )
 
     def statements(self) -> list[str]:
-        """The projection, the filters and the codes."""
-        said = [
+        """Describe the projection, the filters and the codes."""
+        notes = [
             "t: UTC, without a zone",
             f"x, y: metres, {self.projection or 'in a projection yet to be chosen'}",
         ]
-        said.append("sog 102.3, cog 360, heading 511: not available, null")
+        notes.append("sog 102.3, cog 360, heading 511: not available, null")
         if self.drop_no_position:
-            said.append("removed: rows without a possible position, or without an MMSI")
-        return said
+            notes.append("removed: rows without a possible position, or without an MMSI")
+        return notes
 
     def plane(self) -> Plane | None:
-        """That of the projection, once it is chosen."""
+        """Return the plane of the projection, once it is chosen."""
         return self.projection.plane() if isinstance(self.projection, Projection) else None
 
     def prepare(self, paths: Paths) -> AisFormat:
@@ -106,14 +106,14 @@ class AisFormat(Format):
 
     @abstractmethod
     def names(self, path: str) -> dict[str, str]:
-        """Column on offer: its name in the file. Position, key and time among them."""
+        """Map each offered column to its name in the file, including position, key and time."""
 
     @abstractmethod
     def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
-        """The unit's rows under the names on offer, numbers as doubles, t as timestamp[us]."""
+        """Read the unit's rows under the offered names, numbers as doubles, t as timestamp[us]."""
 
     def schema(self, path: str) -> pa.Schema:
-        """Position and motion first, then what else the file has."""
+        """Return position and motion first, then the file's other columns."""
         found = self.names(path)
         first = [name for name in ("mmsi", "t", "lat", "lon", "sog", "cog") if name in found]
         rest = [name for name in found if name not in first]
@@ -128,7 +128,7 @@ class AisFormat(Format):
         )
 
     def other_fields(self, path: str, names: list[str]) -> list[Any]:
-        """The types of columns that are not numbers known to AIS."""
+        """Return the types of columns that are not AIS numbers."""
         return [(name, column_type(name)) for name in names]
 
     def batches(
@@ -140,7 +140,7 @@ class AisFormat(Format):
         counts: Counts | None = None,
         aside: Aside | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows with a position, projected if x or y is asked for."""
+        """Read the rows with a position, projected if x or y is requested."""
         schema = self.schema(unit.path)
         names = pick(columns, schema, unit.path)
         pick(("mmsi", *self.filtered_by()), schema, unit.path)
@@ -170,11 +170,11 @@ class AisFormat(Format):
             yield from rebatch(sieve.split(table.select(names), tally, aside), batch_rows)
 
     def filtered_by(self) -> tuple[str, ...]:
-        """Columns that :meth:`sift` looks at."""
+        """Return the columns that :meth:`sift` reads."""
         return ()
 
     def sift(self, table: pa.Table, sieve: Sieve) -> None:
-        """Remove what the format itself filters."""
+        """Remove the rows that the format itself filters."""
 
     def _project(self, table: pa.Table, lat: Any, lon: Any, sieve: Sieve) -> tuple[pa.Table, int]:
         assert isinstance(self.projection, Projection)
@@ -192,11 +192,11 @@ class AisFormat(Format):
 class AisText(AisFormat, TextFormat):
     """AIS as text with a header."""
 
-    aliases: ClassVar[Mapping[str, str]]  # the header's name, in small letters: the name on offer
+    aliases: ClassVar[Mapping[str, str]]  # header name in small letters to offered name
     time_formats: ClassVar[tuple[str, ...]] = ()
 
     def names(self, path: str) -> dict[str, str]:
-        """By the header, whatever its letters' case."""
+        """Map names by the header, in any case."""
         return self._names(self.layout(path))
 
     def _names(self, layout: Layout) -> dict[str, str]:
@@ -212,7 +212,7 @@ class AisText(AisFormat, TextFormat):
         return found
 
     def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
-        """Parsed block by block."""
+        """Parse the unit block by block."""
         if unit.row_group is not None:
             raise UnreadableError(
                 f"{unit}: expected a byte range, got a row group; list the units with this format"
@@ -228,7 +228,7 @@ class AisText(AisFormat, TextFormat):
 
 
 def column_type(name: str) -> pa.DataType:
-    """The type of a column on offer."""
+    """Return the type of an offered column."""
     if name == "t":
         return TIME
     if name == "mmsi":
@@ -237,7 +237,7 @@ def column_type(name: str) -> pa.DataType:
 
 
 def snake(name: str) -> str:
-    """A header's name in small letters and underscores.
+    """Convert a header's name to small letters and underscores.
 
     >>> snake("VesselName"), snake("Type of mobile"), snake("IMO")
     ('vessel_name', 'type_of_mobile', 'imo')
@@ -247,7 +247,7 @@ def snake(name: str) -> str:
 
 
 def _without_codes(table: pa.Table) -> pa.Table:
-    """Nulls instead of the numbers that mean "not available"."""
+    """Replace numbers that mean "not available" by nulls."""
     for i, name in enumerate(table.column_names):
         limit = NUMBERS.get(name, np.inf)
         if limit < np.inf:

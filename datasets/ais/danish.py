@@ -1,6 +1,7 @@
-"""Danish AIS: ``# Timestamp,Type of mobile,MMSI,Latitude,Longitude,…``; times ``31/12/2015 23:59:59``, UTC.
+"""Read Danish AIS: ``# Timestamp,Type of mobile,MMSI,Latitude,Longitude,…``; times ``31/12/2015 23:59:59``, UTC.
 
-Besides vessels there are base stations, buoys, aircraft; ``classes`` says what is kept. A latitude of 91 means no position.
+Besides vessels there are base stations, buoys, aircraft; ``classes`` selects the senders to keep. A latitude of 91 means no
+position.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pulse.datasets.errors import UnknownFormatError
 
 @dataclass(frozen=True, kw_only=True)
 class AisDanish(AisText):
-    """``classes``: the kinds of "Type of mobile" that are kept; None keeps all. See also :mod:`pulse.datasets.ais.common`."""
+    """Danish AIS. ``classes``: the values of "Type of mobile" to keep; None keeps all. See also
+    :mod:`pulse.datasets.ais.common`.
+    """
 
     name = "ais-danish"
     time_formats = ("%d/%m/%Y %H:%M:%S",)
@@ -46,12 +49,12 @@ class AisDanish(AisText):
             object.__setattr__(self, "classes", kinds)
 
     def statements(self) -> list[str]:
-        """What all AIS does, and the classes."""
+        """Describe what all AIS formats do, and the classes."""
         kept = [f"kept: type of mobile {', '.join(self.classes)}"] if self.classes is not None else []
         return super().statements() + kept
 
     def filtered_by(self) -> tuple[str, ...]:
-        """The kind of sender, unless all are kept."""
+        """Return the column of the sender's kind, unless all are kept."""
         return () if self.classes is None else ("type_of_mobile",)
 
     def sift(self, table: pa.Table, sieve: Sieve) -> None:

@@ -1,4 +1,4 @@
-"""US MarineCadastre AIS: ``MMSI,BaseDateTime,LAT,LON,SOG,COG,Heading,VesselName,…``; times ISO 8601, UTC.
+"""Read US MarineCadastre AIS: ``MMSI,BaseDateTime,LAT,LON,SOG,COG,Heading,VesselName,…``; times ISO 8601, UTC.
 
 Files since 2025 name the same columns ``mmsi,base_date_time,longitude,latitude,sog,cog,heading,vessel_name,…``.
 """
@@ -14,7 +14,7 @@ from pulse.datasets.ais.common import AisText
 
 @dataclass(frozen=True, kw_only=True)
 class AisMarineCadastre(AisText):
-    """Both generations of names; see :mod:`pulse.datasets.ais.common` for what is done to the rows."""
+    """MarineCadastre AIS, with both generations of names; see :mod:`pulse.datasets.ais.common` for the filters."""
 
     name = "ais-marinecadastre"
     aliases: ClassVar[Mapping[str, str]] = {

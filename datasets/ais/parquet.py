@@ -1,4 +1,4 @@
-"""AIS kept as Parquet: any file with an MMSI, a time, a latitude and a longitude, under their usual names."""
+"""Read AIS stored as Parquet: any file with an MMSI, a time, a latitude and a longitude, under their usual names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ USUAL = {
 
 @dataclass(frozen=True, kw_only=True)
 class AisParquet(AisFormat):
-    """Parquet with positions; see :mod:`pulse.datasets.ais.common` for what is done to the rows."""
+    """Parquet with positions; see :mod:`pulse.datasets.ais.common` for the filters."""
 
     name = "ais-parquet"
     suffixes = PARQUET_SUFFIXES
@@ -44,22 +44,22 @@ class AisParquet(AisFormat):
         check_time_unit(self.time_unit)
 
     def units(self, paths: Paths) -> list[Unit]:
-        """One unit per row group."""
+        """Return one unit per row group."""
         return row_groups(self.files(paths))
 
     def names(self, path: str) -> dict[str, str]:
-        """By the file's schema, whatever the letters' case."""
+        """Map names by the file's schema, in any case."""
         with open_parquet(path) as file, readable(path):
             columns = file.schema_arrow.names
         return usual_names(columns, path)
 
     def other_fields(self, path: str, names: list[str]) -> list[Any]:
-        """As plain Parquet has them, except numbers known to AIS."""
+        """Return the types as plain Parquet has them, except AIS numbers."""
         found, schema = self.names(path), PlainParquet().schema(path)
         return [(name, pa.float64() if name in NUMBERS else schema.field(found[name]).type) for name in names]
 
     def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
-        """Batch by batch, numbers as doubles."""
+        """Read batch by batch, numbers as doubles."""
         found = self.names(unit.path)
         row = 0
         for batch in read_row_group(unit, [found[name] for name in columns], _BATCH_ROWS):
@@ -82,7 +82,7 @@ class AisParquet(AisFormat):
 
 
 def usual_names(columns: list[str], path: str) -> dict[str, str]:
-    """Name on offer: the column of that meaning; the others in small letters.
+    """Map each offered name to the column of that meaning; other columns keep their names in small letters.
 
     >>> usual_names(["MMSI", "BaseDateTime", "LAT", "LON", "SOG"], "a.parquet")["t"]
     'BaseDateTime'

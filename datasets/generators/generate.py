@@ -1,6 +1,6 @@
-"""Generated data sets: in memory, or streamed to a Parquet file in row groups, with bounded memory.
+"""Generate data sets in memory, or streamed to a Parquet file in row groups, with bounded memory.
 
-A generator yields tables without end, in pieces that are part of its definition; they are cut to the rows asked for, so the
+A generator yields tables without end, in pieces that are part of its definition; they are cut to the requested rows, so the
 same seed and knobs give the same rows however they are written, and fewer rows are a prefix of more.
 """
 
@@ -30,17 +30,17 @@ from pulse.datasets.generators.vessels import Following, Vessels
 from pulse.datasets.rows import parse_rows
 
 GROUP_ROWS = 1 << 20
-METADATA = "pulse.generator"  # the key, in a file's metadata, of how it was made
+METADATA = "pulse.generator"  # the key, in a file's metadata, of its origin
 
 
 class Generator(Protocol):
     """A kind of data with its knobs."""
 
     def schema(self) -> pa.Schema:
-        """The columns."""
+        """Return the columns."""
 
     def tables(self, seed: int) -> Iterator[pa.Table]:
-        """Rows without end, sorted by t, or as they arrive where that is a column."""
+        """Yield rows without end, sorted by t, or by arrival where that is a column."""
 
 
 Maker = Ticks | Objects | Vessels | Sensors
@@ -49,8 +49,10 @@ KINDS: dict[str, Callable[..., Maker]] = {kind.kind: kind for kind in (Ticks, Ob
 
 @dataclass(frozen=True)
 class GeneratedSummary:
-    """What was generated: ``first`` and ``last`` are µs since 1970; ``following`` is the ground truth of vessels, ``accents`` are
-    the lines of the log that announces changes of unit."""
+    """A summary of generated data: ``first`` and ``last`` are µs since 1970.
+
+    ``following`` is the ground truth of vessels, ``accents`` are the lines of the log that announces changes of unit.
+    """
 
     kind: str
     path: str
@@ -66,7 +68,7 @@ class GeneratedSummary:
 
 
 def frame(kind: str, rows: int | str, seed: int = 0, **knobs: Any) -> pa.Table:
-    """Generated rows in memory.
+    """Generate rows in memory.
 
     >>> frame("objects", 3, objects=2, rate=1.0)["id"].to_pylist()
     [0, 1, 0]
@@ -88,10 +90,21 @@ def generate(
     progress: Callable[[int], None] | None = None,
     **knobs: Any,
 ) -> GeneratedSummary:
-    """Write generated rows to a Parquet file. ``progress`` is told the number of rows written so far.
+    """Write generated rows to a Parquet file.
 
-    The file appears only when it is complete. How it was made, who follows whom and which units change is in its metadata: see
+    The file appears only when it is complete. Its metadata holds its origin, who follows whom and which units change: see
     :func:`origin`.
+
+    Parameters
+    ----------
+    kind : the generator, one of ``KINDS``
+    rows : the number of rows, or a text such as ``10M``
+    out_path : the file to write
+    seed : the seed of the random streams, default 0
+    overwrite : replace an existing file, default false
+    group_rows : rows per row group
+    progress : called with the number of rows written so far
+    knobs : the generator's own options
     """
     maker, number, path = make(kind, **knobs), parse_rows(rows), Path(out_path)
     if group_rows < 1:
@@ -125,7 +138,7 @@ def generate(
 
 
 def make(kind: str, **knobs: Any) -> Maker:
-    """The generator of a kind, its knobs checked."""
+    """Build the generator of a kind, checking its knobs."""
     if kind not in KINDS:
         raise UnknownFormatError(_not_there("generator", kind, list(KINDS)))
     known = [field.name for field in dataclasses.fields(KINDS[kind])]  # type: ignore[arg-type]
@@ -136,7 +149,7 @@ def make(kind: str, **knobs: Any) -> Maker:
 
 
 def origin(source: str | os.PathLike[str] | pa.Table) -> dict[str, Any]:
-    """How a generated file or table was made: kind, seed, rows, knobs, and the lists ``following`` and ``accents``."""
+    """Return the origin of a generated file or table: kind, seed, rows, knobs, and the lists ``following`` and ``accents``."""
     if isinstance(source, pa.Table):
         where, metadata = "the table", source.schema.metadata or {}
     else:
@@ -146,11 +159,11 @@ def origin(source: str | os.PathLike[str] | pa.Table) -> dict[str, Any]:
     text = metadata.get(METADATA.encode())
     if text is None:
         raise DatasetError(
-            f"{where}: was not generated, or was rewritten since; it does not say how it was made"
+            f"{where}: was not generated, or was rewritten since; it has no record of its origin"
         )
     made: dict[str, Any] = json.loads(text)
     made["following"] = [Following(*one) for one in made["following"]]
-    return {"accents": [], **made}  # files of 0.1.0 do not speak of them
+    return {"accents": [], **made}  # files of 0.1.0 lack them
 
 
 def _origin(maker: Maker, rows: int, seed: int, last: int) -> str:
@@ -160,7 +173,7 @@ def _origin(maker: Maker, rows: int, seed: int, last: int) -> str:
 
 
 def _times(table: pa.Table) -> tuple[int, int]:
-    """The first and the last."""
+    """Return the first and the last time."""
     found = pc.min_max(table.column("t"))
     return found["min"].value, found["max"].value
 
@@ -182,7 +195,7 @@ def _write(
     group_rows: int,
     progress: Callable[[int], None] | None,
 ) -> tuple[int, int]:
-    """Stream to a file; the first and the last time."""
+    """Stream to a file; return the first and the last time."""
     first, last, done = sys.maxsize, -sys.maxsize, 0
     waiting: list[pa.Table] = []
     with pq.ParquetWriter(path, maker.schema(), compression="zstd", store_schema=False) as writer:

@@ -1,4 +1,4 @@
-"""What the generators share: checks of their knobs, random streams, and processes with a memory."""
+"""Helpers of the generators: checks of knobs, random streams, and autoregressive processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulse.datasets.errors import DatasetError
 
 
 def positive(name: str, value: Any) -> None:
-    """A finite number above zero."""
+    """Check for a finite number above zero."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -24,7 +24,7 @@ def positive(name: str, value: Any) -> None:
 
 
 def not_negative(name: str, value: Any) -> None:
-    """A finite number that is not below zero."""
+    """Check for a finite number that is not below zero."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -35,20 +35,20 @@ def not_negative(name: str, value: Any) -> None:
 
 
 def share(name: str, value: Any) -> None:
-    """A number from 0 to 1."""
+    """Check for a number from 0 to 1."""
     not_negative(name, value)
     if value > 1:
         raise DatasetError(f"{name}: expected a share from 0 to 1, got {value!r}")
 
 
 def count(name: str, value: Any, *, least: int = 1, most: int = 10**6) -> None:
-    """A whole number within limits."""
+    """Check for a whole number within limits."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise DatasetError(f"{name}: expected a whole number from {least:,} to {most:,}, got {value!r}")
 
 
 def start_microseconds(start: str) -> int:
-    """Microseconds since 1970 of an ISO 8601 date or date and time, taken as UTC if it has no zone."""
+    """Return the microseconds since 1970 of an ISO 8601 date or date and time, taken as UTC if it has no zone."""
     try:
         at = datetime.datetime.fromisoformat(start)
     except (ValueError, TypeError):
@@ -60,7 +60,7 @@ def start_microseconds(start: str) -> int:
 
 
 def streams(seed: int, names: int) -> list[np.random.Generator]:
-    """Independent generators, one per purpose: what one draws does not move what another does."""
+    """Return independent generators, one per purpose: draws from one do not affect the others."""
     count("seed", seed, least=0, most=2**63 - 1)
     return [
         np.random.Generator(np.random.SFC64(child)) for child in np.random.SeedSequence(seed).spawn(names)
@@ -68,8 +68,8 @@ def streams(seed: int, names: int) -> list[np.random.Generator]:
 
 
 def autoregressive(noise: FloatArray, memory: float, last: Any) -> FloatArray:
-    """``y[i] = memory·y[i − 1] + noise[i]`` along the first axis, with ``y[−1] = last``."""
-    from scipy.signal import lfilter  # takes a second to import, which readers on workers need not wait for
+    """Compute ``y[i] = memory·y[i − 1] + noise[i]`` along the first axis, with ``y[−1] = last``."""
+    from scipy.signal import lfilter  # takes a second to import, which readers on workers do not need
 
     values: FloatArray = lfilter([1.0], [1.0, -memory], noise, axis=0, zi=np.asarray(memory * last)[None])[0]
     return values

@@ -1,9 +1,9 @@
-"""Moving objects, the workload of the paper's section V-A: id, t, x, y, vx, vy, with its knobs.
+"""Generate moving objects, the workload of the paper's section V-A: id, t, x, y, vx, vy, with its knobs.
 
-Object i reports every ``objects / rate`` seconds, all in turn. Its velocity is constant for ``tuples_per_segment``
-of its reports, then changes: ``v' = √(1 − c²)·v + c·speed·N(0, 1)`` per axis, so that speeds stay as they are
-whatever the ``change`` c. Positions are continuous: the truth is the line through the reports, and a linear model fits it
-without error, unless ``noise`` (metres, standard deviation) is added to them.
+Object i reports every ``objects / rate`` seconds, all in turn. Its velocity is constant for ``tuples_per_segment`` of its
+reports, then changes: ``v' = √(1 − c²)·v + c·speed·N(0, 1)`` per axis, so that the distribution of speeds does not depend on
+the ``change`` c. Positions are continuous: the truth is the line through the reports, and a linear model fits it without error,
+unless ``noise`` (metres, standard deviation) is added to them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ _ROWS = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class Objects:
-    """``rate``: tuples per second, all objects; ``speed``: metres per second and axis, the rate of change of positions;
-    ``change``: how much of a velocity is new after each segment; ``area``: side of the square they start in, metres."""
+    """A generator of moving objects.
+
+    ``rate``: tuples per second, all objects; ``speed``: metres per second and axis, the rate of change of positions;
+    ``change``: the share of a velocity that is new after each segment; ``area``: side of the square they start in, metres.
+    """
 
     kind: ClassVar[str] = "objects"
 
@@ -58,12 +61,12 @@ class Objects:
         start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
-        """id, t, x, y, vx, vy."""
+        """Return id, t, x, y, vx, vy."""
         numbers = [(name, pa.float64()) for name in ("x", "y", "vx", "vy")]
         return pa.schema([("id", pa.int64()), ("t", TIME), *numbers])
 
     def tables(self, seed: int) -> Iterator[pa.Table]:
-        """Without end, sorted by t."""
+        """Yield tables without end, sorted by t."""
         begin, turn, shake = streams(seed, 3)
         origin = start_microseconds(self.start)
         path = _Path(self, begin, turn)
@@ -71,12 +74,12 @@ class Objects:
         while True:
             rows = np.arange(row, row + _ROWS)
             turns, who = np.divmod(rows, self.objects)
-            # Both from the row, so that the times are those of the schedule and never a sum of roundings.
+            # Computed from the row, so that times follow the schedule without accumulating rounding.
             t = origin + np.floor(rows * (1e6 / self.rate)).astype(np.int64)
             segment, within = np.divmod(turns, self.tuples_per_segment)
             position, velocity = path.segments(int(segment[0]), int(segment[-1]))
             at = (segment - segment[0], who)
-            # Seconds since the segment's first report of this object, from the times as they were rounded.
+            # Seconds since this object's first report of the segment, from the rounded times.
             first = origin + np.floor((rows - within * self.objects) * (1e6 / self.rate)).astype(np.int64)
             seconds = (t - first) / 1e6
             columns = [pa.array(who), pa.array(t).view(TIME)]
@@ -91,17 +94,17 @@ class Objects:
 
 
 class _Path:
-    """Where each object is at the beginning of each segment, and its velocity there; made in order, as needed."""
+    """Position and velocity of each object at the beginning of each segment; computed in order, as needed."""
 
     def __init__(self, of: Objects, begin: np.random.Generator, turn: np.random.Generator) -> None:
         self.of, self.turn = of, turn
         place = begin.random((2, of.objects)) * of.area
         self.position = place[None]
         self.velocity = (begin.standard_normal((2, of.objects)) * of.speed)[None]
-        self.first = 0  # the segment that row 0 of the arrays belongs to
+        self.first = 0  # the segment of row 0 of the arrays
 
     def segments(self, low: int, high: int) -> tuple[FloatArray, FloatArray]:
-        """Positions and velocities of segments ``low … high``, shape (segments, 2, objects)."""
+        """Return positions and velocities of segments ``low … high``, shape (segments, 2, objects)."""
         made = self.first + len(self.position)
         if high >= made:
             self._extend(made, high + 1)
@@ -123,7 +126,7 @@ class _Path:
         self.velocity = np.concatenate([self.velocity, velocity])
 
     def _lasting(self, segment: np.ndarray) -> FloatArray:
-        """Seconds from each object's first report in a segment to its first in the next, as their times were rounded."""
+        """Return the seconds from each object's first report in a segment to its first in the next, from the rounded times."""
         rows = segment[:, None] * self.of.tuples_per_segment * self.of.objects + np.arange(self.of.objects)
         step = 1e6 / self.of.rate
         length = self.of.tuples_per_segment * self.of.objects

@@ -1,16 +1,16 @@
-"""Temperatures as sensors report them: sensor, t, temp, with days and nights, weather, noise, a grid, silences, changes of unit.
+"""Generate temperatures of sensors: sensor, t, temp, with days and nights, weather, noise, a grid, silences, changes of unit.
 
-Sensor i reports once in every ``every`` seconds, at an instant of its own, a little early or late. What it measures is::
+Sensor i reports once in every ``every`` seconds, at an instant of its own, a little early or late. It measures::
 
     temp = mean + daily·cos(2π·(hour − 15)/24) + weather + air + noise      in °C, rounded to ``step``
            of i   of i                           of all    of i
 
-The weather is one for all sensors: an AR(1) on a grid of hours that forgets in a day, straight in between. The air around a
-sensor forgets in ten minutes. Whole hours of a sensor may be silent (``dropouts``).
+The weather is common to all sensors: an AR(1) on a grid of hours with a memory of a day, linear in between. The air around a
+sensor has a memory of ten minutes. Whole hours of a sensor may be silent (``dropouts``).
 
-Of the sensors, the share ``fahrenheit`` is replaced by ones that report in Fahrenheit: the first after ``switch`` hours, then
+The share ``fahrenheit`` of the sensors is replaced by ones that report in Fahrenheit: the first after ``switch`` hours, then
 one an hour. Such a change is an accent; :meth:`Sensors.accents` are the lines of the log that announces them, which the summary
-and the file's metadata carry.
+and the file's metadata include.
 """
 
 from __future__ import annotations
@@ -37,22 +37,25 @@ from pulse.datasets.generators.knobs import (
 )
 from pulse.datasets.time_columns import TIME
 
-_ROWS = 1 << 17  # reports, roughly, that are made at a time: part of the sequence's definition
+_ROWS = 1 << 17  # approximate number of reports per piece: part of the sequence's definition
 _HOUR, _DAY = 3600.0, 86_400.0
 _HOUR_US = 3_600_000_000
 _WARMEST = 15 * _HOUR  # seconds after midnight
 _MEAN, _SPREAD = 12.0, 2.0  # °C: of all sensors, and from one to the next
 _CLIMATES = 0.2  # share of ``daily`` by which sensors differ
-_AIR, _AIR_SECONDS = 0.2, 600.0  # °C, standard deviation; how long it is remembered
+_AIR, _AIR_SECONDS = 0.2, 600.0  # °C, standard deviation; its memory
 _JITTER = 0.05  # of ``every``: the last part of it, within which a report comes early or late
 _LEAST = 0.01  # seconds: times are whole milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensors:
-    """``every``: seconds between reports of a sensor; ``daily``: half of the way from night to day, °C; ``weather``: standard
+    """A generator of sensor temperatures.
+
+    ``every``: seconds between reports of a sensor; ``daily``: half the range from night to day, °C; ``weather``: standard
     deviation over days, ``noise``: of each report; ``step``: of the grid that is reported, 0 for none; ``dropouts``: share of
-    hours of silence; ``fahrenheit``: share of sensors that go over to Fahrenheit, one an hour from hour ``switch`` on."""
+    hours of silence; ``fahrenheit``: share of sensors that switch to Fahrenheit, one an hour from hour ``switch`` on.
+    """
 
     kind: ClassVar[str] = "sensors"
 
@@ -83,13 +86,13 @@ class Sensors:
         start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
-        """sensor, t, temp."""
+        """Return sensor, t, temp."""
         return pa.schema(
             [("sensor", pa.dictionary(pa.int16(), pa.string())), ("t", TIME), ("temp", pa.float64())]
         )
 
     def tables(self, seed: int) -> Iterator[pa.Table]:
-        """Without end, sorted by t."""
+        """Yield tables without end, sorted by t."""
         field, names = _Field(self, seed), pa.array(sensor_names(self.sensors))
         origin = start_microseconds(self.start)
         while True:
@@ -101,7 +104,7 @@ class Sensors:
                 )
 
     def accents(self, seed: int, until: int) -> list[str]:
-        """The lines of the log of accents: which sensors go over to Fahrenheit, and when, up to ``until`` (µs since 1970)."""
+        """Return the lines of the accent log: which sensors switch to Fahrenheit, and when, up to ``until`` (µs since 1970)."""
         names, origin = sensor_names(self.sensors), start_microseconds(self.start)
         at = origin + _switched(self, streams(seed, _STREAMS)[1])
         return [
@@ -116,7 +119,7 @@ _NEVER = 1 << 62
 
 
 def _switched(of: Sensors, rng: np.random.Generator) -> IntArray:
-    """Microseconds after the start at which each sensor goes over to Fahrenheit; ``_NEVER`` for those that do not."""
+    """Return the microseconds after the start at which each sensor switches to Fahrenheit; ``_NEVER`` for those that do not."""
     many = round(of.fahrenheit * of.sensors)
     at = np.full(of.sensors, _NEVER)
     first = math.floor(of.switch * 3600) * 1_000_000
@@ -125,7 +128,7 @@ def _switched(of: Sensors, rng: np.random.Generator) -> IntArray:
 
 
 class _Field:
-    """The sensors in the field, slot by slot of ``every`` seconds: when they report and what."""
+    """The state of the sensors, slot by slot of ``every`` seconds: when they report and what."""
 
     def __init__(self, of: Sensors, seed: int) -> None:
         self.of = of
@@ -149,7 +152,7 @@ class _Field:
         self.silences = _Rows(lambda rows, _: silent.random((rows, n)) < of.dropouts)
 
     def advance(self, slots: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """The reports of the next ``slots``, by time: sensor, microseconds after the start, temperature."""
+        """Return the reports of the next ``slots``, by time: sensor, microseconds after the start, temperature."""
         of, n = self.of, self.of.sensors
         within = self.phase + self.report.random((slots, n)) * _JITTER
         seconds = (np.arange(self.slot, self.slot + slots)[:, None] + within) * of.every
@@ -161,14 +164,14 @@ class _Field:
         self.slot += slots
         celsius = self._weather(t) + air + self.report.standard_normal((slots, n)) * of.noise
         hour = (t // int(self.grid * 1e6)).astype(np.int64)
-        heard = ~self.silences.rows(int(hour.min()), int(hour.max()))[hour - hour.min(), np.arange(n)]
-        who = np.broadcast_to(np.arange(n), heard.shape)[heard]
-        t, temp = t[heard], self._reported(celsius, t)[heard]
+        reported = ~self.silences.rows(int(hour.min()), int(hour.max()))[hour - hour.min(), np.arange(n)]
+        who = np.broadcast_to(np.arange(n), reported.shape)[reported]
+        t, temp = t[reported], self._reported(celsius, t)[reported]
         order = np.argsort(t, kind="stable")
         return who[order], t[order], temp[order]
 
     def _weather(self, t: IntArray) -> FloatArray:
-        """What all sensors feel at instants, and the day's course at each."""
+        """Return the common weather and each sensor's daily course at these instants."""
         seconds = t / 1e6
         place = seconds / self.grid
         low = np.floor(place).astype(np.int64)
@@ -182,22 +185,22 @@ class _Field:
         return course
 
     def _reported(self, celsius: FloatArray, t: IntArray) -> FloatArray:
-        """In the unit that each sensor reports in, on its grid."""
+        """Convert to the unit of each sensor, on its grid."""
         temp = np.where(t >= self.switched, celsius * 1.8 + 32.0, celsius)
-        # Rounded once more, so that 21.7 is the number nearest to it and no sum of roundings.
+        # Rounded again, so that 21.7 is the nearest double, without accumulated rounding.
         return np.round(np.rint(temp / self.of.step) * self.of.step, 9) if self.of.step else temp
 
 
 class _Rows:
-    """Rows of chance that are made in order as they are needed, and forgotten when they lie behind."""
+    """Random rows, generated in order as needed and discarded once passed."""
 
     def __init__(self, made: Callable[[int, Any], Any]) -> None:
-        self._made = made  # so many more, after the last one there is
+        self._made = made  # generates so many more rows after the last one
         self._held: Any = None
         self._first = 0
 
     def rows(self, low: int, high: int) -> Any:
-        """Rows ``low … high``; ``low`` never goes back."""
+        """Return rows ``low … high``; ``low`` never decreases."""
         held = self._made(high + 1, None) if self._held is None else self._held
         missing = high + 1 - self._first - len(held)
         if missing > 0:
@@ -207,7 +210,7 @@ class _Rows:
 
 
 def sensor_names(number: int) -> list[str]:
-    """Names of one width.
+    """Return names of equal width.
 
     >>> sensor_names(3)
     ['s000', 's001', 's002']

@@ -1,10 +1,10 @@
-"""Trades of several hundred symbols: interleaved, in bursts, on a cent grid, with calm and wild hours.
+"""Generate trades of several hundred symbols: interleaved, in bursts, on a cent grid, with calm and volatile hours.
 
-A burst is one order that meets several others: trades of one symbol in the same millisecond. Bursts arrive by a Poisson
-process whose rate itself wanders (a log-normal AR(1)), as does the volatility; a symbol's log price is a random walk of
-one step per burst, and every trade is that price plus at most one cent of bounce, rounded to cents. Activity falls with
-a symbol's rank as 1/(rank + 2). With ``sessions`` trading runs from 9:30 to 16:00 on working days, and prices jump
-over night; the clock is New York's, without a zone.
+A burst is one order that meets several others: trades of one symbol in the same millisecond. Bursts arrive by a Poisson process
+whose rate varies (a log-normal AR(1)), as does the volatility; a symbol's log price is a random walk of one step per burst, and
+every trade is that price plus at most one cent of bounce, rounded to cents. Activity falls with a symbol's rank as 1/(rank +
+2). With ``sessions`` trading runs from 9:30 to 16:00 on working days, and prices jump over night; the clock is New York's,
+without a zone.
 """
 
 from __future__ import annotations
@@ -30,20 +30,26 @@ from pulse.datasets.generators.knobs import (
 )
 from pulse.datasets.time_columns import TIME
 
-_BURSTS = 1 << 17  # bursts made at a time: part of the sequence's definition, so never a knob
+_BURSTS = 1 << 17  # bursts per piece: part of the sequence's definition, so never a knob
 _DAY_US = 86_400_000_000
 _OPEN_US, _SESSION_US = 34_200_000_000, 23_400_000_000
-_MEMORY, _WANDER = 0.999, 0.5  # of the wandering rate: per burst; standard deviation of its logarithm
-_CALM_SECONDS, _CALM = 300.0, 0.7  # of the wandering volatility: how long it remembers; the same
+_MEMORY, _WANDER = 0.999, 0.5  # of the varying rate: memory per burst; standard deviation of its logarithm
+_CALM_SECONDS, _CALM = (
+    300.0,
+    0.7,
+)  # of the varying volatility: memory in seconds; standard deviation of its logarithm
 _OVERNIGHT = 0.01
 _FLOOR = math.log(1.0)  # below a dollar, cents are too coarse a grid
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ticks:
-    """``symbols``; ``rate``: trades per second of trading, all symbols; ``burst``: mean trades in a burst;
-    ``volatility``: standard deviation of a symbol's log price over a day of its trades; ``same_ms``: share of bursts that
-    share the previous burst's millisecond; ``sessions``; ``start``: the first day."""
+    """A generator of trades.
+
+    ``symbols``; ``rate``: trades per second of trading, all symbols; ``burst``: mean trades in a burst; ``volatility``:
+    standard deviation of a symbol's log price over a day of its trades; ``same_ms``: share of bursts that share the previous
+    burst's millisecond; ``sessions``; ``start``: the first day.
+    """
 
     kind: ClassVar[str] = "ticks"
 
@@ -68,18 +74,18 @@ class Ticks:
         start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
-        """symbol, t, price, size."""
+        """Return symbol, t, price, size."""
         text = pa.dictionary(pa.int16(), pa.string())
         return pa.schema([("symbol", text), ("t", TIME), ("price", pa.float64()), ("size", pa.float64())])
 
     def tables(self, seed: int) -> Iterator[pa.Table]:
-        """Without end, sorted by t; the pieces' lengths are chance."""
+        """Yield tables without end, sorted by t; the pieces' lengths are random."""
         weights = 1.0 / (np.arange(self.symbols) + 3.0)
         cumulative = np.cumsum(weights / weights.sum())
         names = pa.array(symbol_names(self.symbols))
         arrive, choose, walk, trade = streams(seed, 4)
         level = np.maximum(np.log(walk.lognormal(4.0, 0.7, self.symbols)), _FLOOR)
-        # A day's variance, spread over the steps that the symbol is expected to make in a day.
+        # A day's variance, divided over the symbol's expected steps per day.
         bursts_a_day = _SESSION_US / 1e6 * self.rate / self.burst * weights / weights.sum()
         step = self.volatility / np.sqrt(np.maximum(bursts_a_day, 1.0))
         state = _State(level, np.zeros(self.symbols, np.int64))
@@ -94,7 +100,7 @@ class Ticks:
             yield self._trades(symbol, self._calendar(times), price, trade, names)
 
     def _arrivals(self, rng: np.random.Generator, state: _State) -> IntArray:
-        """Microseconds of trading time of each burst, on whole milliseconds."""
+        """Return the microseconds of trading time of each burst, on whole milliseconds."""
         noise = rng.standard_normal(_BURSTS) * (_WANDER * math.sqrt(1 - _MEMORY**2))
         mood = autoregressive(noise, _MEMORY, state.mood)
         state.mood = mood[-1]
@@ -107,7 +113,7 @@ class Ticks:
         return times
 
     def _calm(self, rng: np.random.Generator, state: _State) -> FloatArray:
-        """How wild the market is at each burst: a log-normal process whose mean square is 1."""
+        """Return the volatility factor at each burst: a log-normal process whose mean square is 1."""
         forgotten = self.burst / self.rate / _CALM_SECONDS  # from one burst to the next, as an exponent
         noise = rng.standard_normal(_BURSTS) * (_CALM * math.sqrt(-math.expm1(-2 * forgotten)))
         calm = autoregressive(noise, math.exp(-forgotten), state.calm)
@@ -115,7 +121,7 @@ class Ticks:
         return np.exp(calm - _CALM**2)
 
     def _calendar(self, times: IntArray) -> IntArray:
-        """Trading time to the clock on the wall: sessions on working days, or around the clock."""
+        """Convert trading time to wall-clock time: sessions on working days, or around the clock."""
         origin = start_microseconds(self.start)
         if not self.sessions:
             return origin + times
@@ -134,7 +140,7 @@ class Ticks:
         rng: np.random.Generator,
         names: pa.Array,
     ) -> pa.Table:
-        """One row for each trade of each burst."""
+        """Return one row for each trade of each burst."""
         lengths = rng.geometric(1.0 / self.burst, _BURSTS)
         of = np.repeat(np.arange(_BURSTS), lengths)
         draw = rng.integers(0, 1 << 16, len(of), dtype=np.uint16)
@@ -157,14 +163,14 @@ _SIZES = np.concatenate(
 
 
 class _State:
-    """What one piece hands to the next."""
+    """The state passed from one piece to the next."""
 
     def __init__(self, level: FloatArray, day: IntArray) -> None:
         self.level = level  # log price, by symbol
         self.day = day  # last day traded, by symbol
         self.clock = 0  # trading time, microseconds
-        self.mood = np.zeros(())  # logarithm of the last burst's rate
-        self.calm = np.zeros(())  # of its volatility
+        self.mood = np.zeros(())  # logarithm of the last burst's rate factor
+        self.calm = np.zeros(())  # logarithm of its volatility factor
 
 
 def _walk(
@@ -177,8 +183,8 @@ def _walk(
     *,
     jumps: bool,
 ) -> FloatArray:
-    """Prices of the bursts: each symbol's own walk, continued from ``state``."""
-    order = np.argsort(symbol, kind="stable")  # radix sort on 16 bits: the symbols' walks one after another
+    """Return the prices of the bursts: each symbol's own walk, continued from ``state``."""
+    order = np.argsort(symbol, kind="stable")  # radix sort on 16 bits: groups each symbol's walk
     grouped, day = symbol[order], days[order]
     begins = np.flatnonzero(np.diff(grouped, prepend=-1))
     moves = rng.standard_normal(len(symbol)) * step[grouped] * calm[order]
@@ -202,7 +208,7 @@ def _walk(
 
 
 def symbol_names(number: int) -> list[str]:
-    """Tickers of three letters or more.
+    """Return tickers of three letters or more.
 
     >>> symbol_names(28)[-3:]
     ['AAZ', 'ABA', 'ABB']

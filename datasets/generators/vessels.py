@@ -1,20 +1,20 @@
-"""Vessels that report as AIS does: id, t, x, y (metres), sog (knots), cog (degrees), with turns, gaps and followers.
+"""Generate vessels that report like AIS: id, t, x, y (metres), sog (knots), cog (degrees), with turns, gaps and followers.
 
-Time runs in steps of 10 s, on which courses and speeds change; between them vessels go straight. Every ten minutes a
-vessel may turn, weigh or drop anchor. It reports every 10 s, 6 s above 14 knots, 2 s above 23 knots, 3 min at
-anchor, as class A does, each report a little late. Whole ten minutes may go unheard (``gaps``).
+Time runs in steps of 10 s, on which courses and speeds change; between them vessels go straight. Every ten minutes a vessel may
+turn, weigh or drop anchor. It reports every 10 s, 6 s above 14 knots, 2 s above 23 knots, 3 min at anchor, as class A does,
+each report a little late. Whole ten minutes may be missing (``gaps``).
 
-Of the ``followers``, each sails a few hundred metres behind its leader for some hours, in its wake: where the leader was
-a short while ago. Then it swings out to some kilometres' distance for some hours, and comes back::
+Each of the ``followers`` sails a few hundred metres behind its leader for some hours, in its wake: where the leader was a short
+while ago. Then it swings out to some kilometres' distance for some hours, and comes back::
 
     away       ________
               /        \\                   period: follow + out + apart + in
     wake ____/          \\____ …
 
-When they follow is known exactly, and recorded (:class:`Following`); the summary and the file's metadata carry it.
+The times of following are known exactly, and recorded (:class:`Following`); the summary and the file's metadata include them.
 
-With ``late``, rows come in the order in which they arrive, and say when (``t_recv``): by radio about a second after they were
-sent, the share ``late`` of them by relay, half a minute to five minutes after. What is sent stays the same.
+With ``late``, rows are in the order of their arrival (``t_recv``): by radio about a second after they were sent, the share
+``late`` of them by relay, half a minute to five minutes after. The sent reports stay the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pulse.datasets.time_columns import TIME
 
 STEP, SLAB = 10, 600  # seconds
 _STEPS = SLAB // STEP
-_ROWS = 1 << 16  # reports, roughly, that are made at a time
+_ROWS = 1 << 16  # approximate number of reports per piece
 _KNOT = 1852 / 3600
 _LEAST_SPEED, _MOST_SPEED = 3.0, 13.0  # metres per second, under way
 _TURN = 0.15  # degrees per second, standard deviation, while turning
@@ -47,7 +47,7 @@ FIRST_ID = 200_000_000
 
 
 class Following(NamedTuple):
-    """That ``follower`` keeps within ``distance`` metres of ``leader`` from ``start`` to ``end`` (µs since 1970)."""
+    """A period from ``start`` to ``end`` (µs since 1970) in which ``follower`` stays within ``distance`` metres of ``leader``."""
 
     leader: int
     follower: int
@@ -58,9 +58,12 @@ class Following(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Vessels:
-    """``vessels``, ``followers`` among them; ``noise``: of positions, metres; ``turns``: share of ten-minute spans with a
-    turn; ``anchored``: share at anchor; ``gaps``: share of spans unheard; ``late``: share of reports that arrive late, for which
-    rows are in order of arrival; ``area``: side of the square at the start."""
+    """A generator of vessels.
+
+    ``vessels``, ``followers`` among them; ``noise``: of positions, metres; ``turns``: share of ten-minute spans with a turn;
+    ``anchored``: share at anchor; ``gaps``: share of missing spans; ``late``: share of reports that arrive late, for which rows
+    are in order of arrival; ``area``: side of the square at the start.
+    """
 
     kind: ClassVar[str] = "vessels"
 
@@ -85,18 +88,18 @@ class Vessels:
         for name in ("turns", "anchored", "gaps", "late"):
             share(name, getattr(self, name))
         if self.gaps == 1 or (self.anchored == 1 and self.vessels == 2 * self.followers):
-            raise DatasetError("gaps: if everything is unheard there are no rows; expected a share below 1")
+            raise DatasetError("gaps: if every span is missing there are no rows; expected a share below 1")
         positive("area", self.area)
         start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
-        """id, t, x, y, sog, cog, and with late reports t_recv."""
+        """Return id, t, x, y, sog, cog, and with late reports t_recv."""
         numbers = [(name, pa.float64()) for name in ("x", "y", "sog", "cog")]
         arrival = [("t_recv", TIME)] if self.late else []
         return pa.schema([("id", pa.int64()), ("t", TIME), *numbers, *arrival])
 
     def tables(self, seed: int) -> Iterator[pa.Table]:
-        """Without end, sorted by t, or by t_recv."""
+        """Yield tables without end, sorted by t, or by t_recv."""
         fleet = _Fleet(self, seed)
         arrivals = _Arrivals(self, seed) if self.late else None
         slabs = max(1, min(36, _ROWS // (_STEPS * self.vessels)))
@@ -108,7 +111,7 @@ class Vessels:
                 yield self._table(reports)
 
     def following(self, seed: int, until: int) -> list[Following]:
-        """Who truly follows whom, and when, up to ``until`` (µs since 1970)."""
+        """Return who follows whom, and when, up to ``until`` (µs since 1970)."""
         if self.followers == 0:
             return []
         return _Fleet(self, seed).wakes.following(start_microseconds(self.start), until)
@@ -138,7 +141,7 @@ class _Wakes:
         self.period = self.follow + self.apart + 2 * _SWING
 
     def offset(self, seconds: FloatArray) -> FloatArray:
-        """Metres from the wake at each step, shape (steps, 2, followers)."""
+        """Return the metres from the wake at each step, shape (steps, 2, followers)."""
         within = (seconds[:, None] + self.phase) % self.period
         out = np.clip((within - self.follow) / _SWING, 0.0, 1.0)
         back = np.clip((self.period - within) / _SWING, 0.0, 1.0)
@@ -147,7 +150,7 @@ class _Wakes:
         return offset
 
     def following(self, start: int, until: int) -> list[Following]:
-        """Their spans in the wake, by follower and time; the distance is that of the longest way in the lag."""
+        """Return their spans in the wake, by follower and time; the distance is that of the longest path within the lag."""
         found = []
         for i in range(len(self.leader)):
             reach = float(np.hypot(*self.aside[:, i]) + (self.lag[i] * STEP) * _MOST_SPEED)
@@ -162,7 +165,7 @@ class _Wakes:
 
 
 class _Arrivals:
-    """Reports on their way: each arrives by radio or by relay, and is handed out when it does."""
+    """Reports in transit: each arrives by radio or by relay, and is emitted at its arrival."""
 
     def __init__(self, of: Vessels, seed: int) -> None:
         self.of = of
@@ -170,7 +173,7 @@ class _Arrivals:
         self.waiting: dict[str, Any] = {}
 
     def until(self, end: int, sent: dict[str, Any]) -> dict[str, Any]:
-        """What arrives before ``end`` (µs), in that order; ``sent`` are all reports that were sent since the last call."""
+        """Return the arrivals before ``end`` (µs), in order; ``sent`` are all reports sent since the last call."""
         n = len(sent["t"])
         chance = self.relay.random((3, n))
         radio = _RADIO[0] + chance[1] * (_RADIO[1] - _RADIO[0])
@@ -186,7 +189,7 @@ class _Arrivals:
 
 
 class _Fleet:
-    """Where all vessels are, step by step, and what they report."""
+    """The positions and reports of all vessels, step by step."""
 
     def __init__(self, of: Vessels, seed: int) -> None:
         self.of = of
@@ -205,19 +208,19 @@ class _Fleet:
         self.history = (self.place + back[:, None, None] * velocity)[:, :, : of.followers]
 
     def advance(self, slabs: int) -> dict[str, Any]:
-        """The reports of the next ``slabs`` ten minutes, sorted by time."""
+        """Return the reports of the next ``slabs`` ten minutes, sorted by time."""
         track, idle, speed = self._sail(slabs)
         seen = self._report(track, idle, speed)
         self.seconds += slabs * SLAB
         return seen
 
     def _sail(self, slabs: int) -> tuple[FloatArray, np.ndarray, FloatArray]:
-        """Positions at every step, the first and the last included; at anchor or not, and speed, per slab."""
+        """Return positions at every step, the first and the last included; anchored or not, and speed, per slab."""
         n, of = self.of.vessels, self.of
         draws = self.move.random((slabs, 3, n))
         moods = self.move.standard_normal((slabs, 2, n))
         idle, speed = np.empty((slabs, n), np.bool_), np.empty((slabs, n))
-        # A vessel's state is redrawn now and then, so that the share at anchor stays what it was asked to be.
+        # A vessel's state is redrawn now and then, so that the share at anchor stays constant.
         fixed = np.arange(n) < 2 * of.followers
         for i in range(slabs):
             redraw = (draws[i, 0] < 0.05) & ~fixed
@@ -259,18 +262,18 @@ class _Fleet:
             nth = np.arange(len(vessel)) - np.repeat(np.cumsum(number) - number, number)
             seconds = self.due[vessel] + nth * interval[vessel]
             self.due = self.due + number * interval
-            heard = np.repeat(self.report.random(n) >= self.of.gaps, number)
-            who.append(vessel[heard])
-            when.append(seconds[heard])
+            received = np.repeat(self.report.random(n) >= self.of.gaps, number)
+            who.append(vessel[received])
+            when.append(seconds[received])
         vessel, due = np.concatenate(who), np.concatenate(when)
         late = (
             self.report.random(len(due)) * 0.9
-        )  # less than half the shortest interval: order per vessel stays
+        )  # less than half the shortest interval: keeps the order per vessel
         elapsed = np.minimum(due + late - self.seconds, slabs * SLAB - 1e-3)
         return self._observe(track, vessel, elapsed)
 
     def _observe(self, track: FloatArray, vessel: IntArray, elapsed: FloatArray) -> dict[str, Any]:
-        """What is seen at instants, in their order: between steps vessels go straight. Times are whole milliseconds."""
+        """Return the observations in order of time: between steps vessels go straight. Times are whole milliseconds."""
         t = np.floor(elapsed * 1000).astype(np.int64) * 1000
         order = np.argsort(t, kind="stable")
         t, vessel = t[order], vessel[order]

@@ -1,8 +1,9 @@
-"""Codes of corrections in files of the consolidated tape (column ``CORR``): which rows are trades, and which speak of trades.
+"""Correction codes in files of the consolidated tape (column ``CORR``): which rows are trades, and which are records about
+trades.
 
 ::
 
-    code  the trade, at its own time                 code  the record that says so, at the time it came
+    code  the trade, at its own time                 code  the record about it, at the time it came
       0   regular
       8   later cancelled                             10   cancel: the same price, size and exchange
       7   later marked as erroneous                   11   error: the same
@@ -39,12 +40,12 @@ WITHDRAWN = "later cancelled or marked as erroneous"
 
 
 def remove_records(sieve: Sieve, codes: pa.Array, kept: Sequence[int] = ()) -> None:
-    """Take out the records, but for those of ``kept`` codes."""
+    """Remove the records, except those of ``kept`` codes."""
     sieve.remove(has_code(codes, _without(kept, RECORDS)), RECORD)
 
 
 def remove_others(sieve: Sieve, codes: pa.Array, kept: Sequence[int]) -> None:
-    """Take out all rows but those of ``kept`` codes."""
+    """Remove all rows except those of ``kept`` codes."""
     remove_records(sieve, codes, kept)
     sieve.remove(has_code(codes, _without(kept, (ERRONEOUS, CANCELLED))), WITHDRAWN)
     sieve.remove(~has_code(codes, kept), f"corr not one of {', '.join(map(str, kept))}")
@@ -55,7 +56,7 @@ def _without(kept: Sequence[int], codes: Sequence[int]) -> list[int]:
 
 
 def has_code(codes: pa.Array, some: Sequence[int]) -> BoolArray:
-    """Which rows have one of these codes; a row without any has none.
+    """Return which rows have one of these codes; a null has none.
 
     >>> has_code(pa.array([0, 8, None, 10], pa.int16()), (8, 10)).tolist()
     [False, True, False, True]

@@ -1,16 +1,16 @@
-"""What Monthly TAQ, Daily TAQ and that of WRDS share: columns, filters of trades, and the New York clock.
+"""The common part of Monthly TAQ, Daily TAQ and that of WRDS: columns, filters of trades, and the New York clock.
 
-Filters, each of which can be switched off, and each of which counts what it removes:
+Filters, each of which can be switched off and counts the rows it removes:
 
 * ``corrections=(0, 1)``: 0 is a regular trade, 1 one that was corrected later and shows the corrected values. Others
   are trades later cancelled or marked wrong (7, 8, 9) and the records that did so (10, 11, 12), which are no trades
-  (:mod:`pulse.datasets.taq.codes`): a fit sets them aside. ``(0, 1, 7, 8)`` gives what can be revised by them.
+  (:mod:`pulse.datasets.taq.codes`): a fit sets them aside. ``(0, 1, 7, 8)`` keeps the trades that records can revise.
 * ``drop_conditions``: a trade is removed when its sale condition holds any of these codes, because its price is not
   the going price at its time; see :data:`NOT_GOING_PRICES`. Extended hours (T), odd lots (I), sweeps (F), openings
   (O), re-openings (5), closings (6) and crosses (X) are going prices and stay.
 * ``positive_price=True``: trades at zero or less, or without a price.
 
-Times are New York local time. They stay so, without a zone, unless ``tz`` asks for another zone, such as "UTC".
+Times are New York local time. They stay so, without a zone, unless ``tz`` names another zone, such as "UTC".
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from pulse.datasets.units import Unit
 
 NEW_YORK = "America/New_York"
 
-# Codes of the consolidated tapes (CTA, UTP). A few mean different things on the two, or did in different years;
-# they are listed when either meaning is that of a price which is not the going one.
+# Codes of the consolidated tapes (CTA, UTP). A few mean different things on the two, or did in different years; they are listed
+# when either meaning is that of a price which is not the going one.
 NOT_GOING_PRICES: Mapping[str, str] = {
     "B": "average price (CTA); bunched (UTP)",
     "C": "cash settlement",
@@ -63,7 +63,7 @@ NOT_GOING_PRICES: Mapping[str, str] = {
 }
 GOOD_CORRECTIONS = (0, 1)
 
-# Column on offer: (type, how it is read from text).
+# Offered column: (type, type when read from text).
 COLUMNS: Mapping[str, tuple[pa.DataType, pa.DataType]] = {
     "symbol": (KEY_TEXT, KEY_TEXT),
     "t": (TIME, pa.string()),
@@ -79,11 +79,11 @@ COLUMNS: Mapping[str, tuple[pa.DataType, pa.DataType]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TaqFormat(TextFormat):
-    """Trades as columns symbol, t, price, size, exchange, cond, corr and what else the file has of :data:`COLUMNS`."""
+    """Trades as columns symbol, t, price, size, exchange, cond, corr and the file's others of :data:`COLUMNS`."""
 
     truths: ClassVar[Mapping[str, str]] = {"price": "step"}
     set_aside: ClassVar[frozenset[str]] = frozenset({RECORD})
-    sources: ClassVar[Mapping[str, str]]  # column on offer: the header's name for it, in lower case
+    sources: ClassVar[Mapping[str, str]]  # offered column to the header's name, in lower case
 
     key: tuple[str, ...] = ("symbol",)
     time: str | None = "t"
@@ -107,21 +107,21 @@ class TaqFormat(TextFormat):
             )
 
     def statements(self) -> list[str]:
-        """The filters and the clock."""
-        said = [f"t: New York time{f' brought to {self.tz}' if self.tz else ', as it is'}, without a zone"]
-        said.append("t: digits below the microsecond floored")
+        """Describe the filters and the clock."""
+        notes = [f"t: New York time{f' brought to {self.tz}' if self.tz else ', as it is'}, without a zone"]
+        notes.append("t: digits below the microsecond floored")
         if self.corrections is not None:
-            said.append(
+            notes.append(
                 f"kept: corrections {', '.join(map(str, self.corrections))}; set aside: records, which are no trades"
             )
         if self.drop_conditions:
-            said.append(f"removed: sale conditions with any of {self.drop_conditions}")
+            notes.append(f"removed: sale conditions with any of {self.drop_conditions}")
         if self.positive_price:
-            said.append("removed: prices that are not above zero")
-        return said
+            notes.append("removed: prices that are not above zero")
+        return notes
 
     def schema(self, path: str) -> pa.Schema:
-        """The columns of trades that the file has."""
+        """Return the columns of trades that the file has."""
         found = self._found(self.layout(path))
         return pa.schema(
             [(name, type_) for name, (type_, _) in COLUMNS.items() if name in found or name == "t"]
@@ -136,7 +136,7 @@ class TaqFormat(TextFormat):
         counts: Counts | None = None,
         aside: Aside | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The trades that the filters keep."""
+        """Read the trades that the filters keep."""
         if unit.row_group is not None:
             raise UnreadableError(
                 f"{unit}: expected a byte range, got a row group; list the units with this format"
@@ -159,18 +159,18 @@ class TaqFormat(TextFormat):
 
     @abstractmethod
     def _times(self, table: pa.Table, layout: Layout, place: Place) -> pa.Array:
-        """New York times of the rows, from the columns that :meth:`_time_columns` names."""
+        """Return New York times of the rows, from the columns that :meth:`_time_columns` names."""
 
     @abstractmethod
     def _time_columns(self) -> tuple[str, ...]:
-        """The columns, in lower case, that hold the time."""
+        """Return the columns, in lower case, that hold the time."""
 
     def _body(self, block: Block) -> Block:
-        """The lines of a block that are rows."""
+        """Return the lines of a block that are rows."""
         return block
 
     def _found(self, layout: Layout) -> dict[str, str]:
-        """Column on offer, or of the time: its name in the header."""
+        """Map each offered column, and those of the time, to its name in the header."""
         by_fold = {name.casefold(): name for name in layout.names}
         wanted = {**self.sources, **{name: name for name in self._time_columns()}}
         found = {name: by_fold[source] for name, source in wanted.items() if source in by_fold}
@@ -222,7 +222,7 @@ def _mask(values: pa.Array) -> BoolArray:
 
 
 def _holds_any(codes: pa.DictionaryArray, letters: str) -> BoolArray:
-    """Which rows' text holds any of the letters; decided once for each text that occurs."""
+    """Return which rows' text holds any of the letters; decided once for each distinct text."""
     texts = codes.dictionary.to_pylist()
     bad = np.array([any(letter in text for letter in letters) for text in texts] or [False], dtype=np.bool_)
     mask: BoolArray = bad[codes.indices.fill_null(0).to_numpy(zero_copy_only=False)] & _mask(codes.is_valid())

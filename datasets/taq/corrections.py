@@ -1,10 +1,9 @@
-"""Corrections of trades as TAQ files hold them: which trades were cancelled, marked wrong or corrected, and when.
+"""Read corrections of trades in TAQ files: which trades were cancelled, marked wrong or corrected, and when.
 
-A file of the consolidated tape shows each trade once more when it is taken back or corrected
-(:mod:`pulse.datasets.taq.codes`). So the stream as first recorded holds 0, 7, 8 as they are, and 1 with the values of its 12.
-A record 10 or 11 deletes its trade; a record 12 replaces the values first reported by those of its 1; ``known`` is the
-record's time. A record without its trade, or a marked trade without its record, is kept aside with the reason; such a trade
-stays in the stream.
+A file of the consolidated tape shows each trade once more when it is cancelled or corrected (:mod:`pulse.datasets.taq.codes`).
+So the stream as first recorded holds 0, 7, 8 unchanged, and 1 with the values of its 12. A record 10 or 11 deletes its trade; a
+record 12 replaces the values first reported by those of its 1; ``known`` is the record's time. A record without its trade, or a
+marked trade without its record, is set aside with the reason; such a trade stays in the stream.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from pulse.datasets.taq.parquet import CODES, TaqParquet, code_column
 from pulse.datasets.taq.wrds import TaqWrds
 from pulse.datasets.units import Paths, expand
 
-_BESIDES = ("exchange", "size", "sequence")  # columns that help to tell trades apart, where a file has them
+_BESIDES = ("exchange", "size", "sequence")  # columns that help to distinguish trades, where a file has them
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Corrections(Recorded):
-    """Trades as first recorded and what corrected them.
+    """Trades as first recorded and their corrections.
 
     ``records``: the file's records, which are no trades, as tuples at the times they came; ``codes``: per revision that of its
     trade.
@@ -67,12 +66,11 @@ def read_corrections(
     like: Format | None = None,
     time_unit: str | None = None,
 ) -> Corrections:
-    """The trades as first recorded and what corrected them, of a stream with this schema.
+    """Read the trades as first recorded and their corrections, of a stream with this schema.
 
-    Parquet needs a column ``corr``; Monthly and Daily TAQ text have theirs. Of text, the format's filters of sale
-    conditions and prices hold for both, and what they take of marked trades and records is set aside; ``format`` says
-    otherwise. ``like``: how the trades were read that are corrected;
-    files of the same format are read with the same clock and filters.
+    Parquet needs a column ``corr``; Monthly and Daily TAQ text have theirs. Of text, the format's filters of sale conditions
+    and prices apply to both, and the marked trades and records they remove are set aside; ``format`` overrides that. ``like``:
+    the format in which the corrected trades were read; files of the same format are read with the same clock and filters.
     """
     format = _format(paths, schema, like, time_unit) if format is None else format
     first = format.schema(format.files(paths)[0])
@@ -95,7 +93,9 @@ def _renamed(table: pa.Table, codes: str) -> pa.Table:
 
 
 def split_corrections(table: pa.Table, schema: StreamSchema) -> Corrections:
-    """As :func:`read_corrections`, of a table with the stream's columns, ``corr``, and ``exchange`` and ``size`` if there."""
+    """Split a table with the stream's columns, ``corr``, and ``exchange`` and ``size`` if present, like
+    :func:`read_corrections`.
+    """
     codes = _codes(table.column(CODES))
     times = table.column(schema.time).combine_chunks().cast(pa.timestamp("us")).view(pa.int64()).to_numpy()
     trades = _Trades(table, schema, codes, times)
@@ -106,7 +106,7 @@ def split_corrections(table: pa.Table, schema: StreamSchema) -> Corrections:
     source[right] = first  # the values first reported of a trade that was corrected
     recorded = _with_values(table, schema, source)
     is_record = np.isin(codes, RECORDS)
-    # Of a replacement, the old row has the trade's time and the values first reported.
+    # The old row of a replacement has the trade's time and the values first reported.
     both = pa.concat_tables([recorded, table.select(list(schema.names))])
     rows = [np.stack([gone, np.full(len(gone), -1)], axis=1), np.stack([right, right + len(codes)], axis=1)]
     kinds = [["-D", ""]] * len(gone) + [["-U", "+U"]] * len(right)
@@ -136,12 +136,13 @@ class _Trades:
         self.values = [name for name in schema.modelled_names if name not in self.besides]
 
     def pair(self, trade: int, record: int) -> tuple[IntArray, IntArray]:
-        """Trades of one code and the records of another: the same key, exchange, size and values."""
+        """Pair trades of one code with records of another: the same key, exchange, size and values."""
         by = [*self.keys, *self.values, *(name for name in self.besides if name != "sequence")]
         return self._pairs(np.flatnonzero(self.codes == trade), np.flatnonzero(self.codes == record), by)
 
     def pair_corrected(self) -> tuple[IntArray, IntArray]:
-        """Corrected trades and their records, whose values differ: by sequence number, else by what was not corrected.
+        """Pair corrected trades with their records, whose values differ: by sequence number, else by the uncorrected
+        attributes.
 
         Where nothing but the key (and the exchange) agrees, only if there is just one such trade.
         """
@@ -165,7 +166,7 @@ class _Trades:
     def _pairs(
         self, trades: IntArray, records: IntArray, by: Sequence[str], *, single: bool = False
     ) -> tuple[IntArray, IntArray]:
-        """Each record with the earliest trade before it that agrees in these columns and is still free."""
+        """Pair each record with the earliest unpaired trade before it that agrees in these columns."""
         rows = np.concatenate([trades, records])
         taken = self.table.select(list(by)).take(pa.array(rows)).combine_chunks()
         columns = [_plain(taken.column(name)) for name in by]
@@ -190,7 +191,7 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _with_values(table: pa.Table, schema: StreamSchema, source: IntArray) -> pa.Table:
-    """The stream's columns, with key and time of each row and the other values of its source row."""
+    """Return the stream's columns, with key and time of each row and the other values of its source row."""
     own = (*schema.key_names, schema.time)
     columns = [
         table.column(name) if name in own else table.column(name).take(pa.array(source))
@@ -200,7 +201,7 @@ def _with_values(table: pa.Table, schema: StreamSchema, source: IntArray) -> pa.
 
 
 def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: IntArray) -> pa.Table:
-    """Marked trades and records that found no partner."""
+    """Return marked trades and records without a partner."""
     marked = np.flatnonzero(codes != 0)
     rows = np.setdiff1d(marked, matched)
     reasons, kinds = [], []
@@ -213,12 +214,12 @@ def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: 
         elif code in RECORDS:
             reasons.append(f"corr {code}: {WORDS[code]} of a trade that is not in the file")
         else:
-            reasons.append(f"corr {code}: {WORDS[code]}, but the file does not say when; the trade stays")
+            reasons.append(f"corr {code}: {WORDS[code]}, but the file has no record of it; the trade stays")
     return rows_aside(table, schema, rows, kinds, reasons)
 
 
 def _filtered(removed: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Marked trades and records that a filter of the format has removed."""
+    """Return marked trades and records that a filter of the format has removed."""
     codes = _codes(removed.column(CODES)).tolist()
     rows = [row for row, code in enumerate(codes) if code in WORDS]
     kinds = [_kind(codes[row]) for row in rows]
@@ -230,7 +231,7 @@ def _filtered(removed: pa.Table, schema: StreamSchema) -> pa.Table:
 
 
 def _codes(column: pa.ChunkedArray) -> IntArray:
-    """Codes as numbers: 0 where there is none, -1 for what is no number."""
+    """Return codes as numbers: 0 for null, -1 for texts that are no number."""
     values = _plain(column)
     codes = cast_what_fits(values, pa.int64())
     unknown = codes.is_null().to_numpy(zero_copy_only=False) & values.is_valid().to_numpy(
@@ -244,7 +245,7 @@ def _kind(code: int) -> str:
 
 
 def _format(paths: Paths, schema: StreamSchema, like: Format | None, time_unit: str | None) -> Format:
-    """How to read all rows of the files, whatever their code."""
+    """Return the format that reads all rows of the files, whatever their code."""
     name = detect(expand(paths, (*PARQUET_SUFFIXES, *TaqDaily.suffixes))[0])
     if name in (PlainParquet.name, TaqParquet.name):
         unit = like.time_unit if time_unit is None and isinstance(like, PlainParquet) else time_unit

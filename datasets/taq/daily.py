@@ -1,7 +1,7 @@
-"""Daily TAQ trades: pipe separated, one day a file, times in digits: ``HHMMSS`` and 3, 6 or 9 of a fraction.
+"""Read Daily TAQ trades: pipe separated, one day a file, times in digits: ``HHMMSS`` and 3, 6 or 9 of a fraction.
 
-The day is not in the rows: it is taken from the file's name (``EQY_US_ALL_TRADE_20240531…``) or given as ``date``.
-The last line, ``END|…``, is a trailer, no row. Nanoseconds are floored to microseconds.
+The day is not in the rows: it is taken from the file's name (``EQY_US_ALL_TRADE_20240531…``) or given as ``date``. The last
+line, ``END|…``, is a trailer, not a row. Nanoseconds are floored to microseconds.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TaqDaily(TaqFormat):
             raise UnknownFormatError(f"date: expected a day such as 20240531, got {self.date!r}")
 
     def day(self, path: str) -> int:
-        """Days since 1970 of a file."""
+        """Return the days since 1970 of a file."""
         in_name = _IN_NAME.search(Path(path).name)
         text = self.date if self.date is not None else in_name[1] if in_name else None
         day = parse_date(str(text)) if text is not None else None
@@ -70,7 +70,7 @@ class TaqDaily(TaqFormat):
         return ("time",)
 
     def _body(self, block: Block) -> Block:
-        """Without the trailer, which can only be at the end of a block."""
+        """Remove the trailer, which can only be at the end of a block."""
         if b"END|" not in block.data[-4096:]:
             return block
         return Block(_TRAILER.sub(b"", block.data), block.offset)

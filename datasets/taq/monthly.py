@@ -1,6 +1,6 @@
-"""Monthly TAQ trades: ``SYMBOL,DATE,TIME,PRICE,SIZE,G127,CORR,COND,EX`` with times to the second (or finer).
+"""Read Monthly TAQ trades: ``SYMBOL,DATE,TIME,PRICE,SIZE,G127,CORR,COND,EX`` with times to the second (or finer).
 
-DATE is ``20140102``, ``02JAN2014`` or ``1/2/2014`` (month first); TIME is ``9:30:00``, with a fraction if there is one.
+DATE is ``20140102``, ``02JAN2014`` or ``1/2/2014`` (month first); TIME is ``9:30:00``, optionally with a fraction.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TaqMonthly(TaqFormat):
 
 
 def parse_date(text: str) -> int | None:
-    """Days since 1970 of a date in one of the three ways of writing, or None.
+    """Return the days since 1970 of a date in one of the three notations, or None.
 
     >>> parse_date("02JAN1970"), parse_date("1/2/1970"), parse_date("19700102"), parse_date("1970")
     (1, 1, 1, None)
@@ -82,7 +82,7 @@ def parse_date(text: str) -> int | None:
 
 
 def clock_microseconds(texts: pa.Array, place: Place) -> np.ndarray:
-    """Microseconds since midnight of ``H:MM:SS[.fraction]``, fractions floored to the microsecond."""
+    """Return the microseconds since midnight of ``H:MM:SS[.fraction]``, fractions floored to the microsecond."""
     texts = pc.utf8_trim_whitespace(texts)
     missing_time(texts, place, "a time such as 9:30:00")
     short = pc.equal(pc.find_substring(texts, ":"), 1)
@@ -91,7 +91,7 @@ def clock_microseconds(texts: pa.Array, place: Place) -> np.ndarray:
         parsed = pc.cast(full, pa.timestamp("ns")).view(pa.int64()).to_numpy()
     except pa.ArrowException:
         parsed = None
-    # Arrow also reads hours without minutes, and offsets: the shape is checked, not only that it reads.
+    # Arrow also parses hours without minutes, and offsets: so the shape is checked, too.
     shaped = pc.match_substring_regex(texts, r"^[0-9]{1,2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?$")
     if parsed is None or not pc.all(shaped).as_py():
         for row, text in enumerate(texts.to_pylist()):

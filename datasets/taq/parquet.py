@@ -1,10 +1,10 @@
-"""Trades kept as Parquet with the codes of their corrections: the records among them are no trades, and are left out.
+"""Read trades stored as Parquet with the codes of their corrections, without the records among them, which are no trades.
 
-Trades that were cancelled or marked wrong later stay: they were traded as far as anyone knew. They are counted, and
-``pulse revise --reader taq`` takes them out, known since their records came. Of a trade that was corrected the file shows
-the corrected values. The format ``parquet`` reads the same files as they are.
+Trades that were cancelled or marked wrong later stay: at their time they were valid. They are counted, and
+``pulse revise --reader taq`` removes them, known since their records came. Of a trade that was corrected the file shows the
+corrected values. The format ``parquet`` reads the same files unfiltered.
 
-The key is the column ``symbol`` and the time ``t``, as in TAQ's text, or what files usually call them, unless others are named.
+The key is the column ``symbol`` and the time ``t``, as in TAQ's text, or other usual names of these, unless others are given.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REMARKS = (
 
 
 def are_trades(schema: pa.Schema) -> bool:
-    """Whether the columns are those of trades with codes of corrections: ``corr`` in whole numbers, a price, and more."""
+    """Check whether the columns are those of trades with codes of corrections: ``corr`` in whole numbers, a price, and more."""
     folded = {name.casefold() for name in schema.names}
     codes = code_column(schema)
     return (
@@ -52,12 +52,12 @@ def are_trades(schema: pa.Schema) -> bool:
 
 
 def code_column(schema: pa.Schema) -> str | None:
-    """The column of codes, whatever the letters' case."""
+    """Return the column of codes, in any case."""
     return next((name for name in schema.names if name.casefold() == CODES), None)
 
 
 def usual_roles(schema: pa.Schema, *, numbers: bool = False) -> tuple[tuple[str, ...], str | None]:
-    """The columns that are usually key and time; a time of day alone is none, and numbers only where that was said."""
+    """Return the usual columns of key and time; a time of day alone is none, and numbers only with ``numbers``."""
     by_name = {name.casefold(): name for name in reversed(schema.names)}
     symbols = [by_name[name] for name in _SYMBOLS if name in by_name]
     times = [by_name[name] for name in _TIMES if name in by_name]
@@ -68,20 +68,20 @@ def usual_roles(schema: pa.Schema, *, numbers: bool = False) -> tuple[tuple[str,
 
 @dataclass(frozen=True, kw_only=True)
 class TaqParquet(PlainParquet):
-    """Parquet of trades with a column ``corr``; see above for which rows are left out."""
+    """Parquet of trades with a column ``corr``; see the module's text for the rows that are removed."""
 
     name = "taq-parquet"
     set_aside = frozenset({RECORD})
 
     def prepare(self, paths: Paths) -> Format:
-        """The key and the time that were not named, as the first file has them."""
+        """Choose the key and the time that were not given from the first file."""
         if self.key and self.time:
             return super().prepare(paths)
         key, time = usual_roles(self.schema(self.files(paths)[0]), numbers=self.time_unit is not None)
         return replace(self, key=self.key or key, time=self.time or time)
 
     def statements(self) -> list[str]:
-        """The one filter more."""
+        """Describe the additional filter."""
         return [*super().statements(), f"removed, and set aside: {RECORD}"]
 
     def batches(
@@ -93,7 +93,7 @@ class TaqParquet(PlainParquet):
         counts: Counts | None = None,
         aside: Aside | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The row group's trades."""
+        """Read the row group's trades."""
         schema = self.schema(unit.path)
         names, codes = pick(columns, schema, unit.path), code_column(schema)
         if codes is None:

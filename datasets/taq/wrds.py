@@ -1,7 +1,7 @@
-"""Daily TAQ as WRDS hands it out: ``DATE,TIME_M,EX,SYM_ROOT,SYM_SUFFIX,TR_SCOND,SIZE,PRICE,TR_CORR,…``, comma separated.
+"""Read Daily TAQ as distributed by WRDS: ``DATE,TIME_M,EX,SYM_ROOT,SYM_SUFFIX,TR_SCOND,SIZE,PRICE,TR_CORR,…``, comma separated.
 
 DATE and TIME_M are written as in Monthly TAQ, TIME_M with up to nine digits of a fraction. A symbol with a suffix is one of its
-own: ``BRK`` and ``A`` are ``BRK A``, as Daily TAQ writes it.
+own: ``BRK`` and ``A`` are ``BRK A``, as in Daily TAQ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TaqWrds(TaqMonthly):
         return super()._times(table.append_column("time", table.column(CLOCK)), layout, place)
 
     def _read(self, block: Block, layout: Layout, needed: list[str], found: dict[str, str]) -> pa.Table:
-        """With root and suffix as one: classes of shares are traded apart."""
+        """Read with root and suffix joined: classes of shares trade separately."""
         if "symbol" not in needed or SUFFIX not in found:
             return super()._read(block, layout, needed, found)
         table = super()._read(block, layout, [*needed, SUFFIX], found)

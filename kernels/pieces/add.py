@@ -1,12 +1,12 @@
-"""Sums of pairs of piecewise polynomials on the cells of both, with their bounds: one pass.
+"""Add pairs of piecewise polynomials on their common cells, with bounds, in one pass.
 
-On a cell each of the two is written about the cell's reference, a missing one is zero, and coefficients add up. The bound of the
-sum is that of both, and of what the two shifts and the addition round (:mod:`pulse.kernels.rounding`)::
+On a cell both polynomials are shifted to the cell's reference, a missing one is zero, and coefficients are added. The bound of
+the sum is the sum of both bounds and of the roundings of the two shifts and the addition (:mod:`pulse.kernels.rounding`)::
 
     (err_a + err_b) GROWN + TERM k (M_a if a was shifted) + TERM k (M_b if b was) + TERM k M_sum
 
-with ``M`` about the reference it is shifted from for a shift; 0 for constants, of which the sum has what the addition lost.
-What has no partner keeps its bound, but for its shift.
+For a shift, ``M`` is taken about the original reference. A rounding term is 0 for constants; a sum of constants adds the exact
+error of the addition. A piece without a partner keeps its bound, plus the rounding of its shift.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PIECES = types.Tuple((IN_INT1, IN2, IN1))
 
 @step
 def _rounding(c, i, k, t):
-    """What forming and evaluating the terms of row ``i`` up to ``t`` from their reference rounds; 0 for a constant."""
+    """Bound the rounding of forming and evaluating row ``i`` up to ``t`` from its reference; 0 for a constant."""
     value = 0.0
     for j in range(k - 1, 0, -1):
         value = (value + abs(c[i, j])) * t
@@ -59,12 +59,12 @@ def _add_pieces(cells, pieces, out, bound):
         d, e = seconds_between(ref[p], cell_ref[i]), seconds_between(ref[q], cell_ref[i])
         shift_row(c, p, k, d, out, i)
         shift_row(c, q, k, e, other, 0)
-        apart = lost(out[i, 0], other[0, 0])
+        constant_error = lost(out[i, 0], other[0, 0])
         for j in range(k):
             out[i, j] += other[0, j]
         rounding = _rounding(out, i, k, t)
         if rounding == 0.0:
-            rounding = apart
+            rounding = constant_error
         if d != 0.0:
             rounding += _rounding(c, p, k, t + abs(d))
         if e != 0.0:
@@ -73,7 +73,7 @@ def _add_pieces(cells, pieces, out, bound):
 
 
 def add_pieces(cells: Cells, ref: Integers, c: Array, err: Array) -> tuple[Array, Array]:
-    """Coefficients ``(m, k)`` of the sums on cells of two functions, and their bounds; zeros where both are missing.
+    """Return the coefficients ``(m, k)`` of the sums on cells of two functions, and their bounds; zeros where both are missing.
 
     ``ref``, ``c`` and ``err`` are those of the piece table that ``cells.index`` points into.
 

@@ -1,4 +1,4 @@
-"""Common refinement of piecewise functions in time (semantics 1.1, 3.4).
+"""Align piecewise functions on their common refinement in time (semantics 1.1, 3.4).
 
 A **cell** is a maximal range on which none of the functions changes its piece::
 
@@ -7,15 +7,15 @@ A **cell** is a maximal range on which none of the functions changes its piece::
         .    [ a c )[ b c  ).    [b d) .      cells where all are defined
         [ a )[ a c )[ b c  )[ b )[b d)[d)     outer=True: where at least one is
 
-One pass with a pointer per function, O(F) for each cell. Instants are compared by
-:mod:`pulse.kernels.instants` alone: pieces that meet within its tolerance leave no gap. What is shorter than the
-tolerance is no cell of its own: the next cell that goes on from there begins where it began, and where none does the
-cell before it ends where it ended. So no number of such slivers in a row opens a hole.
+One pass with a pointer per function, O(F) for each cell. Instants are compared only by
+:mod:`pulse.kernels.instants`: pieces that meet within its tolerance leave no gap. A sliver shorter than the
+tolerance does not become a cell: the next adjacent cell starts where the sliver starts, or, if there is none, the
+preceding cell ends where the sliver ends. So no number of consecutive slivers opens a hole.
 
-A cell is written about the reference of its latest-starting piece (of the first function, when several start
-together), so its ``lo`` is that piece's own, untouched. A **point** (``lo == hi``, semantics 1.2) that lies
+A cell uses the reference of its latest-starting piece (of the first function, when several start
+together), so its ``lo`` is that piece's own, unchanged. A **point** (``lo == hi``, semantics 1.2) that lies
 in the other functions' half-open ranges makes a point cell about its own reference; a range that starts at
-that instant holds the point, one that ends there does not. Where a function has a point and a range that
+that instant contains the point, one that ends there does not. Where a function has a point and a range that
 starts at it, the point comes first.
 """
 
@@ -51,7 +51,7 @@ _CELLS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT_INT2))
 
 
 class Pieces(NamedTuple):
-    """Time ranges ``[ref + lo, ref + hi)``: int64 microseconds and float64 seconds, one entry per piece."""
+    """A table of time ranges ``[ref + lo, ref + hi)``: int64 microseconds and float64 seconds, one entry per piece."""
 
     ref: Integers
     lo: Array
@@ -59,7 +59,7 @@ class Pieces(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Group ``g`` has cells ``offsets[g]:offsets[g + 1]``; ``index[j, f]`` is ``f``'s piece or -1."""
+    """A table of cells: group ``g`` has cells ``offsets[g]:offsets[g + 1]``; ``index[j, f]`` is ``f``'s piece or -1."""
 
     offsets: Integers
     ref: Integers
@@ -70,13 +70,13 @@ class Cells(NamedTuple):
 
 @device
 def _later(ref_a, a, ref_b, b):
-    """Whether instant b lies after instant a by more than the tolerance."""
+    """Test whether instant b lies after instant a by more than the tolerance."""
     return gap(ref_a, a, ref_b, b) > tolerance(ref_a, a, ref_b, b)
 
 
 @device
 def _skip_ended(pieces, begin, end, now_ref, now):
-    """The first piece from ``begin`` on that has not ended by ``now``; points end by being used."""
+    """Return the first piece from ``begin`` on that has not ended by ``now``; points are skipped only once consumed."""
     ref, lo, hi = pieces
     while begin < end and lo[begin] != hi[begin] and not _later(now_ref, now, ref[begin], hi[begin]):
         begin += 1
@@ -85,7 +85,7 @@ def _skip_ended(pieces, begin, end, now_ref, now):
 
 @device
 def _look(pieces, bounds, cursor, now_ref, now, row):
-    """What happens at ``now``: ``(present, latest, point, event, at_end)``.
+    """Describe the instant ``now`` as ``(present, latest, point, event, at_end)``.
 
     ``row`` gets the piece of each function that is present, else -1. ``latest`` is the latest-starting of
     them, ``point`` a point among them. The next ``event`` is the end (``at_end``) or the start of that piece.
@@ -126,14 +126,14 @@ def _exhausted(bounds, cursor):
 
 @device
 def has_length(ref_a, a, ref_b, b):
-    """Whether instant b lies after instant a by more than the rounding of their offsets."""
+    """Test whether instant b lies after instant a by more than the rounding of their offsets."""
     return gap(ref_a, a, ref_b, b) > tolerance(ref_a, a, ref_b, b) - GRAIN
 
 
 @device
 def not_before(ref_a, a, ref_b, b):
-    """Offset b about ``ref_b``, or that of instant a if it lies after instant b by more than counts as the same."""
-    # Half of the tolerance is left to whoever writes the range about another reference.
+    """Return offset b about ``ref_b``, or that of instant a if it lies after instant b beyond the tolerance."""
+    # Half of the tolerance is reserved for a later shift of the range to another reference.
     if gap(ref_b, b, ref_a, a) > 0.5 * tolerance(ref_a, a, ref_b, b):
         return seconds_between(ref_b, ref_a) + a
     return b
@@ -141,9 +141,9 @@ def not_before(ref_a, a, ref_b, b):
 
 @device
 def _begin(out, begin, m, base, start):
-    """Where cell ``m`` begins that would at ``start``: not before the end of the last range of the cells from ``begin`` on.
+    """Clamp the start of cell ``m`` to the end of the last range among the cells from ``begin`` on.
 
-    Pieces that meet may overlap by the rounding of a far reference, which shows where cells are written about nearer ones.
+    Adjacent pieces may overlap by the rounding of a far reference, which becomes visible about nearer references.
     """
     cell_ref, cell_lo, cell_hi, _ = out
     last = m - 1
@@ -154,7 +154,7 @@ def _begin(out, begin, m, base, start):
 
 @device
 def _lengthen(out, begin, m, since_ref, since, until_ref, until):
-    """Let the last cell, of those from ``begin`` on, end at ``until``, if it is a range that ends where ``since`` is."""
+    """Extend the last cell, of those from ``begin`` on, to ``until`` if it is a range that ends at ``since``."""
     cell_ref, cell_lo, cell_hi, _ = out
     if (
         m > begin
@@ -167,13 +167,13 @@ def _lengthen(out, begin, m, since_ref, since, until_ref, until):
 
 @device
 def _align_group(pieces, bounds, outer, cursor, out, m):
-    """Append one group's cells to ``out`` from ``m`` on (row ``m`` is scratch); returns the new ``m``."""
+    """Append one group's cells to ``out`` from ``m`` on (row ``m`` is scratch) and return the new ``m``."""
     ref, lo, hi = pieces
     cell_ref, cell_lo, cell_hi, index = out
     functions = len(cursor)
     begin = m
-    is_open, since_ref, since = False, 0, 0.0  # a sliver that no cell has yet, and when it began
-    goes_on = False  # the last cell ended just now
+    is_open, since_ref, since = False, 0, 0.0  # a pending sliver, and its start
+    goes_on = False  # the last cell ended at `now`
     first = -1
     for f in range(functions):
         p = cursor[f] = bounds[f]
@@ -199,7 +199,7 @@ def _align_group(pieces, bounds, outer, cursor, out, m):
         next_ref, after = ref[event], hi[event] if at_end else lo[event]
         if wanted:
             base, start = ref[latest], lo[latest]
-            # Half of the tolerance is left to whoever writes the cell about another reference.
+            # Half of the tolerance is reserved for a later shift of the cell to another reference.
             ahead = goes_on and gap(now_ref, now, base, start) > 0.5 * tolerance(now_ref, now, base, start)
             if is_open:
                 start = seconds_between(base, since_ref) + since
@@ -235,12 +235,12 @@ def _align(pieces, offsets, outer, cell_offsets, out):
 
 @device
 def _align_two(a, b, span_a, span_b, out, m):
-    """:func:`_align_group` for two functions where both are defined: the path of joins."""
+    """Run :func:`_align_group` for two functions where both are defined: the fast path of joins."""
     ref_a, lo_a, hi_a = a
     ref_b, lo_b, hi_b = b
     cell_ref, cell_lo, cell_hi, index = out
     begin = m
-    is_open, since_ref, since, until_ref, until = False, 0, 0.0, 0, 0.0  # slivers that no cell has yet
+    is_open, since_ref, since, until_ref, until = False, 0, 0.0, 0, 0.0  # pending slivers
     i, j = span_a[0], span_b[0]
     while i < span_a[1] and j < span_b[1]:
         # The cell starts with the later start and ends with the earlier end.
@@ -254,9 +254,9 @@ def _align_two(a, b, span_a, span_b, out, m):
         point_a, point_b = lo_a[i] == hi_a[i], lo_b[j] == hi_b[j]
         step_a, step_b = left >= 0.0, left <= 0.0
         least = tolerance(ref_a[i], hi_a[i], ref_b[j], hi_b[j])
-        # Ends that are but a rounding apart are one; what is left of a range beyond the other's end is a sliver at least.
+        # Ends within a rounding of each other are equal; any longer remainder of a range is at least a sliver.
         if abs(left) <= (least if point_a or point_b else least - GRAIN):
-            # A point at the end of a range waits: the next range may hold it.
+            # Defer a point at the end of a range: the next range may contain it.
             step_a, step_b = not point_a or point_b, not point_b or point_a
         length = gap(base, start, end_ref, end)
         least = tolerance(base, start, end_ref, end)
@@ -315,7 +315,7 @@ def _coefficients_at(cell_ref, piece, ref, c, out):
 
 
 def align(ref: Integers, lo: Array, hi: Array, offsets: Integers, *, outer: bool = False) -> Cells:
-    """Cells of ``F`` piecewise functions per group, where all are defined, or with ``outer`` where any is.
+    """Return the cells of ``F`` piecewise functions per group, where all are defined, or with ``outer`` where any is.
 
     ``offsets`` has shape ``(G, F + 1)``: function ``f`` of group ``g`` consists of the pieces
     ``offsets[g, f]:offsets[g, f + 1]``, sorted in time and not overlapping. A group in which a function
@@ -344,9 +344,9 @@ def align(ref: Integers, lo: Array, hi: Array, offsets: Integers, *, outer: bool
 
 
 def align_pair(a: Pieces, b: Pieces, offsets_a: Integers, offsets_b: Integers) -> Cells:
-    """Cells in which both of two functions are defined, for each pair of them: :func:`align` for joins.
+    """Return the cells in which both functions of each pair are defined: :func:`align` for joins.
 
-    ``a`` and ``b`` are piece tables, which may be one. Pair ``g`` joins ``offsets_a[g]:offsets_a[g + 1]``
+    ``a`` and ``b`` are piece tables, possibly the same one. Pair ``g`` joins ``offsets_a[g]:offsets_a[g + 1]``
     of ``a`` with ``offsets_b[g]:offsets_b[g + 1]`` of ``b``. Offsets of shape ``(G, 2)`` give begin and end
     instead, so that a function can take part in many pairs. ``index[:, 0]`` points into ``a``,
     ``index[:, 1]`` into ``b``.
@@ -366,7 +366,7 @@ def align_pair(a: Pieces, b: Pieces, offsets_a: Integers, offsets_b: Integers) -
 
 
 def coefficients_at(cells: Cells, f: int, ref: Integers, c: Array) -> Array:
-    """Coefficients ``(m, k)`` of function ``f`` about the reference of each cell; zeros where it is missing.
+    """Return the coefficients ``(m, k)`` of function ``f`` about the reference of each cell; zeros where it is missing.
 
     ``ref`` and ``c`` are those of the piece table that ``cells.index[:, f]`` points into.
     """
@@ -385,12 +385,12 @@ def coefficients_at(cells: Cells, f: int, ref: Integers, c: Array) -> Array:
 
 
 def pieces_of(ref: Integers, lo: Array, hi: Array) -> Pieces:
-    """The piece table of these columns, checked: one length, finite bounds, ``lo <= hi``."""
+    """Build a piece table after checking for one length, finite bounds and ``lo <= hi``."""
     ref = np.ascontiguousarray(ref, dtype=np.int64)
     lo, hi = np.ascontiguousarray(lo, dtype=np.float64), np.ascontiguousarray(hi, dtype=np.float64)
     if ref.ndim != 1 or ref.shape != lo.shape or ref.shape != hi.shape:
         raise ValueError(f"ref, lo, hi: expected one length, got shapes {ref.shape}, {lo.shape}, {hi.shape}")
-    # One comparison finds NaN, infinities and reversed ranges: none of them has a length from 0 to infinity.
+    # One comparison catches NaN, infinities and reversed ranges: none of them has a length in [0, infinity).
     with np.errstate(invalid="ignore", over="ignore"):
         length = hi - lo
     bad = ~((length >= 0.0) & (length < np.inf))

@@ -1,8 +1,7 @@
-"""Consecutive pieces of a track taken together: a coarser track, of which far pairs are told apart sooner.
+"""Merge consecutive pieces of a track into hulls: a coarser track that rules out distant pairs early.
 
-A hull has the time from the first of its pieces' starts to the last of their ends and a box around theirs. Whatever two pieces
-come near each other, their hulls do; so whoever seeks near pieces seeks near hulls first, a fraction of the number, and looks at
-the pieces of those alone.
+A hull spans the time from its first piece's start to its last piece's end, and its box encloses theirs. If two pieces come near
+each other, so do their hulls; so a search for near pieces first searches the far fewer hulls, then only the pieces of near hulls.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ def _surround(ref, hi, box, spans, end, hulls):
 
 
 def hulls(tracks: Tracks, size: int) -> tuple[Tracks, Integers, Integers]:
-    """``(hulls, spans, group)``: each ``size`` pieces of a group in one, every hull a group of its own.
+    """Return ``(hulls, spans, group)``: each run of ``size`` pieces of a group as one hull, every hull a group of its own.
 
-    ``spans`` has shape ``(h, 2)``: the pieces of a hull, ``spans[i, 0]:spans[i, 1]``; ``group`` is whose they are. The last of a
-    group has the rest. Groups without pieces have none.
+    ``spans`` has shape ``(h, 2)``: hull ``i`` has the pieces ``spans[i, 0]:spans[i, 1]`` of ``group[i]``. The last hull of a
+    group has the remaining pieces. Groups without pieces have no hulls.
 
     >>> box = np.array([[0.0, 1.0, 0.0, 0.0], [1.0, 2.0, 0.0, 0.0], [2.0, 3.0, 5.0, 5.0]])
     >>> made, spans, group = hulls(Tracks(np.zeros(3, np.int64), np.arange(3.0), np.arange(3.0) + 1, np.array([0, 3]), box), 2)

@@ -1,6 +1,6 @@
-"""Which of two lists of pieces differ: what a revision hands on (semantics 7.4).
+"""Diff two lists of pieces to find the runs that a revision changed (semantics 7.4).
 
-Old and new pieces of a stretch are matched by their place where they are as many, else from either end::
+Old and new pieces of a stretch are matched by position where their numbers are equal, else from both ends::
 
     old   a b c d e         old   a b c d            =  the same
     new   a x c y e         new   a x d              -  runs that changed: (b → x), (d → y) and (b c → x)
@@ -27,9 +27,9 @@ _VALUES = types.Tuple((IN2, IN_INT1, IN2))
 
 
 class Runs(NamedTuple):
-    """Run ``r`` of stretch ``of[r]``: old pieces ``old[r, 0]:old[r, 1]`` gave way to ``new[r, 0]:new[r, 1]``.
+    """A table of changed runs: in stretch ``of[r]``, pieces ``new[r, 0]:new[r, 1]`` replace ``old[r, 0]:old[r, 1]``.
 
-    ``start`` and ``end`` are whole microseconds, rounded outward, that hold both.
+    ``start`` and ``end`` are whole microseconds, rounded outward, that enclose both.
     """
 
     of: Ints
@@ -41,7 +41,7 @@ class Runs(NamedTuple):
 
 @device
 def _same(pieces, values, a, b, least, scratch):
-    """Whether pieces ``a`` and ``b`` say the same of the same time."""
+    """Test whether pieces ``a`` and ``b`` have the same range, mark, values and bounds."""
     ref, lo, hi, mark = pieces
     c, cuts, bounds = values
     if mark[a] != mark[b] or (lo[a] == hi[a]) != (lo[b] == hi[b]):
@@ -65,24 +65,24 @@ def _same(pieces, values, a, b, least, scratch):
             for j in range(k - 1):
                 for m in range(k - 2, j - 1, -1):
                     scratch[m] += by * scratch[m + 1]
-        apart, size = 0.0, 0.0
+        distance, size = 0.0, 0.0
         for j in range(k - 1, -1, -1):
-            apart = apart * reach + abs(c[a, first + j] - scratch[j])
+            distance = distance * reach + abs(c[a, first + j] - scratch[j])
             size = size * reach + abs(c[a, first + j]) + abs(scratch[j])
-        if not apart <= least * size:
+        if not distance <= least * size:
             return False
     return True
 
 
 @device
-def _note(pieces, old_first, old_stop, new_first, new_stop, stretch, out, m):
+def _append_run(pieces, old_first, old_stop, new_first, new_stop, stretch, out, m):
     ref, lo, hi, _ = pieces
     start, end = np.int64(1) << 62, -(np.int64(1) << 62)
     for first, stop in ((old_first, old_stop), (new_first, new_stop)):
         if stop > first:
             begin = ref[first] + np.int64(math.floor(lo[first] * MICROSECONDS))
             close = ref[stop - 1] + np.int64(math.ceil(hi[stop - 1] * MICROSECONDS))
-            if lo[stop - 1] == hi[stop - 1]:  # a point takes up its microsecond
+            if lo[stop - 1] == hi[stop - 1]:  # a point occupies its microsecond
                 close = max(close, ref[stop - 1] + np.int64(math.floor(lo[stop - 1] * MICROSECONDS)) + 1)
             start, end = min(start, begin), max(end, close)
     out[m, 0], out[m, 1], out[m, 2], out[m, 3] = old_first, old_stop, new_first, new_stop
@@ -90,23 +90,23 @@ def _note(pieces, old_first, old_stop, new_first, new_stop, stretch, out, m):
 
 
 @kernel(_PIECES, _VALUES, IN_INT2, IN_INT2, FLOAT, OUT_INT2)
-def _unlike(pieces, values, old, new, least, out):
+def _diff(pieces, values, old, new, least, out):
     scratch = np.empty(max(values[0].shape[1], 1))
     m = 0
     for s in range(old.shape[0]):
         a, a_stop, b, b_stop = old[s, 0], old[s, 1], new[s, 0], new[s, 1]
         if a_stop - a == b_stop - b:
-            begun = -1
+            run_start = -1
             for i in range(a_stop - a):
                 if _same(pieces, values, a + i, b + i, least, scratch):
-                    if begun >= 0:
-                        _note(pieces, a + begun, a + i, b + begun, b + i, s, out, m)
+                    if run_start >= 0:
+                        _append_run(pieces, a + run_start, a + i, b + run_start, b + i, s, out, m)
                         m += 1
-                    begun = -1
-                elif begun < 0:
-                    begun = i
-            if begun >= 0:
-                _note(pieces, a + begun, a_stop, b + begun, b_stop, s, out, m)
+                    run_start = -1
+                elif run_start < 0:
+                    run_start = i
+            if run_start >= 0:
+                _append_run(pieces, a + run_start, a_stop, b + run_start, b_stop, s, out, m)
                 m += 1
             continue
         while a < a_stop and b < b_stop and _same(pieces, values, a, b, least, scratch):
@@ -115,7 +115,7 @@ def _unlike(pieces, values, old, new, least, out):
         while a < a_stop and b < b_stop and _same(pieces, values, a_stop - 1, b_stop - 1, least, scratch):
             a_stop -= 1
             b_stop -= 1
-        _note(pieces, a, a_stop, b, b_stop, s, out, m)
+        _append_run(pieces, a, a_stop, b, b_stop, s, out, m)
         m += 1
     return m
 
@@ -127,12 +127,11 @@ def diff_runs(
     new: Ints,
     least: float,
 ) -> Runs:
-    """The runs of pieces that differ between ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]`` of one table, for each stretch.
+    """Return the runs of pieces that differ between ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]``, for each stretch ``s``.
 
     ``pieces`` are ref, lo, hi and a mark that must be equal; ``values`` are the coefficients of all attributes side by side
-    ``(n, w)``, where each begins among the ``w`` (and the end), and bounds ``(n, b)``. Values that differ by less than
-    ``least``,
-    relative to the magnitudes they are computed from, are the same; so are bounds, relative to their size.
+    ``(n, w)``, the first column of each attribute (and ``w``), and bounds ``(n, b)``. Values that differ by less than ``least``,
+    relative to the magnitudes they are computed from, are equal; so are bounds, relative to their size.
 
     >>> zero, c = np.zeros(4, np.int64), np.array([[1.0], [2.0], [1.0], [3.0]])
     >>> pieces = zero, np.array([0.0, 1.0, 0.0, 1.0]), np.array([1.0, 2.0, 1.0, 2.0]), zero
@@ -145,7 +144,7 @@ def diff_runs(
     if len(old) and not (min(old.min(), new.min()) >= 0 and max(old.max(), new.max()) <= len(pieces[0])):
         raise ValueError(f"old, new: expected pieces in 0..{len(pieces[0])}")
     out = np.empty((int((old[:, 1] - old[:, 0]).sum()) + len(old), 7), np.int64)
-    m = _unlike(pieces, values, np.ascontiguousarray(old), np.ascontiguousarray(new), least, out)
+    m = _diff(pieces, values, np.ascontiguousarray(old), np.ascontiguousarray(new), least, out)
     found = out[:m]
     return Runs(
         found[:, 6].copy(), found[:, 0:2].copy(), found[:, 2:4].copy(), found[:, 4].copy(), found[:, 5].copy()

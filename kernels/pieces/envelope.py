@@ -1,14 +1,14 @@
-"""Lower and upper envelopes of piecewise polynomials (semantics 3.6: min and max over keys).
+"""Compute lower and upper envelopes of piecewise polynomials (semantics 3.6: min and max over keys).
 
 The lower envelope is ``min over f of f(t)``, taken over the functions that are defined at ``t``; where only one is,
-it is that one, where none is, there is no envelope. A piece of the result is an input piece restricted in time: its
-coefficients are never touched, and its ``source`` is its lineage. Points (semantics 1.2) take part; one that wins
-stands before the range that goes on at its instant. A function has one value at an instant: no range of its own
-starts at a point of its own.
+the envelope equals it, where none is, there is no envelope. A piece of the result is an input piece restricted in time:
+its coefficients never change, and its ``source`` is its lineage. Points (semantics 1.2) take part; a winning point
+precedes the range that continues at its instant. A function has one value at an instant: none of its ranges
+starts at one of its points.
 
 Two envelopes are merged in one sweep. Where both are defined, the difference of the two pieces is formed about the
 nearer of their references, its roots cut the cell, and its sign in the middle of each part decides. Values that differ
-by no more than rounding can explain are a tie, and ties go to the lower source: so the merge is associative,
+by no more than rounding are a tie, and ties go to the lower source: so the merge is associative,
 commutative and idempotent, up to differences of that size. Many functions are merged pairwise, bottom up,
 O(n log F) for functions that rarely cross.
 """
@@ -50,7 +50,7 @@ _RUNS = types.Tuple((OUT_INT1, OUT1, OUT1))
 
 
 class EnvelopePieces(NamedTuple):
-    """Piece ``j`` is input piece ``source[j]`` on ``[lo[j], hi[j])`` about that piece's own reference.
+    """A table of envelope pieces: piece ``j`` is input piece ``source[j]`` on ``[lo[j], hi[j])`` about its own reference.
 
     Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``.
     """
@@ -63,10 +63,10 @@ class EnvelopePieces(NamedTuple):
 
 @device
 def _emit(ref, source, lo, hi, out, first, m):
-    """Append a piece to the run that began at ``first``, or lengthen the last one when it goes on.
+    """Append a piece to the run that starts at ``first``, or extend the last piece if this one continues it.
 
-    Pieces that meet may overlap by the rounding of a far reference. Where what is left of them is written about nearer ones,
-    that would show: a range begins no earlier than the last one ends.
+    Adjacent pieces may overlap by the rounding of a far reference, which would become visible about nearer references:
+    a range therefore starts no earlier than the last one ends.
     """
     out_source, out_lo, out_hi = out
     if lo != hi:
@@ -88,7 +88,7 @@ def _emit(ref, source, lo, hi, out, first, m):
 
 @device
 def _first_wins(difference, noise, a, b, upper):
-    """Whether source ``a`` beats source ``b``, given ``a - b``."""
+    """Test whether source ``a`` beats source ``b``, given ``a - b``."""
     if abs(difference) <= noise:
         return a <= b
     return (difference > 0.0) == upper
@@ -96,7 +96,7 @@ def _first_wins(difference, noise, a, b, upper):
 
 @device
 def _wins_at(table, a, b, at_ref, at, upper):
-    """Whether ``a`` beats ``b`` at one instant."""
+    """Test whether ``a`` beats ``b`` at one instant."""
     ref, c = table
     k = c.shape[1]
     ta, tb = seconds_between(ref[a], at_ref) + at, seconds_between(ref[b], at_ref) + at
@@ -106,7 +106,7 @@ def _wins_at(table, a, b, at_ref, at, upper):
 
 @device
 def _difference(table, a, b, base, reach, out):
-    """Row 0 of ``out`` becomes ``a - b`` about ``base``; returns its noise for ``|t| <= reach``."""
+    """Write ``a - b`` about ``base`` to row 0 of ``out`` and return its noise for ``|t| <= reach``."""
     ref, c = table
     k = c.shape[1]
     da, db = seconds_between(ref[a], base), seconds_between(ref[b], base)
@@ -114,14 +114,14 @@ def _difference(table, a, b, base, reach, out):
     shift_row(c, b, k, db, out, 1)
     for j in range(k):
         out[0, j] -= out[1, j]
-    if k == 1:  # the difference of two numbers has the right sign
+    if k == 1:  # the difference of two floats always has the right sign
         return 0.0
     return NOISE * k * (magnitude(c, a, k, reach + abs(da)) + magnitude(c, b, k, reach + abs(db)))
 
 
 @device
 def _cuts(difference, k, left, stop, noise, work, roots):
-    """Number of roots of row 0 between ``left`` and ``stop``; of a line whose ends are not zero, their signs tell."""
+    """Find the roots of row 0 between ``left`` and ``stop``; a line with nonzero ends is decided by their signs."""
     if k <= 2:
         at_left, at_stop = horner(difference, 0, k, left), horner(difference, 0, k, stop)
         if min(abs(at_left), abs(at_stop)) > noise:
@@ -135,7 +135,7 @@ def _cuts(difference, k, left, stop, noise, work, roots):
 
 @device
 def _cell(table, runs, i, j, end, upper, scratch, out, first, m):
-    """Append the winners while both pieces hold: from where they start together to the end of ``end``, i or j."""
+    """Append the winners while both pieces are valid: from their common start to the end of ``end``, i or j."""
     ref, c = table
     k = c.shape[1]
     source, lo, hi = runs
@@ -147,7 +147,7 @@ def _cell(table, runs, i, j, end, upper, scratch, out, first, m):
     stop = seconds_between(base, ref[source[end]]) + hi[end]
     noise = _difference(table, a, b, base, max(abs(left), abs(stop)), difference)
     count = _cuts(difference, k, left, stop, noise, work, roots)
-    # Both pieces must be able to tell a root from the ends of the cell, also the one with the far reference.
+    # About either reference, also the far one, a root must be distinguishable from the ends of the cell.
     least = max(tolerance(base, left, base, stop), tolerance(ref[a], lo[i], ref[b], lo[j]))
     for r in range(count + 1):
         right = roots[r] if r < count else stop
@@ -167,7 +167,7 @@ def _cell(table, runs, i, j, end, upper, scratch, out, first, m):
             until = seconds_between(own, ref[source[end]]) + hi[end]
         if (
             until > begin
-        ):  # else the winner's reference is too far to write so short a range: it would be a point
+        ):  # else the winner's reference is too far to represent so short a range: it would become a point
             m = _emit(ref, source[winner], begin, until, out, first, m)
         left = right
     return m
@@ -175,7 +175,7 @@ def _cell(table, runs, i, j, end, upper, scratch, out, first, m):
 
 @device
 def _alone(table, runs, i, j, out, first, m):
-    """Append run piece ``i`` up to the start of ``j``; returns whether it has ended by then, and ``m``."""
+    """Append run piece ``i`` up to the start of ``j``; return whether it has ended by then, and ``m``."""
     ref = table[0]
     source, lo, hi = runs
     own, other = ref[source[i]], ref[source[j]]
@@ -189,10 +189,10 @@ def _alone(table, runs, i, j, out, first, m):
 
 @device
 def _together(table, runs, i, j, upper, scratch, out, first, m):
-    """Append what holds where ``i`` and ``j`` start together; returns which have ended, whether as a sliver, and ``m``.
+    """Append the envelope where ``i`` and ``j`` start together; return which have ended, whether as a sliver, and ``m``.
 
-    A sliver is shorter than the tolerance: nothing is appended, and what goes on, goes on from where it began. So no number
-    of them in a row opens a hole.
+    A sliver is shorter than the tolerance: nothing is appended, and the continuing piece starts where the sliver starts. So no
+    number of consecutive slivers opens a hole.
     """
     ref = table[0]
     source, lo, hi = runs
@@ -208,13 +208,13 @@ def _together(table, runs, i, j, upper, scratch, out, first, m):
         return point_a, point_b, False, m
     start = j if gap(ref[a], lo[i], ref[b], lo[j]) > 0.0 else i
     left = gap(ref[a], hi[i], ref[b], hi[j])
-    # Ends that are but a rounding apart are one; what is left of a piece beyond the other's end is a sliver at least.
+    # Ends within a rounding of each other are equal; any longer remainder of a piece is at least a sliver.
     end_together = not has_length(ref[a], hi[i], ref[b], hi[j]) and not has_length(
         ref[b], hi[j], ref[a], hi[i]
     )
     end = i if left > 0.0 else j
     if end_together:
-        end = i if abs(hi[i]) <= abs(hi[j]) else j  # the nearer to its reference is written more exactly
+        end = i if abs(hi[i]) <= abs(hi[j]) else j  # the end nearer to its reference is more accurate
     start_ref, end_ref = ref[source[start]], ref[source[end]]
     sliver = gap(start_ref, lo[start], end_ref, hi[end]) <= tolerance(start_ref, lo[start], end_ref, hi[end])
     if not sliver:
@@ -232,7 +232,7 @@ def _together(table, runs, i, j, upper, scratch, out, first, m):
 
 @device
 def _hand_on(ref, runs, i, stop, since):
-    """Let the piece after ``i`` begin where piece ``since`` does, if it is a range that goes on from ``i``."""
+    """Move the start of the piece after ``i`` to that of piece ``since``, if it is a range adjacent to ``i``."""
     source, lo, hi = runs
     n = i + 1
     if n < stop and lo[n] < hi[n] and meets(ref[source[i]], hi[i], ref[source[n]], lo[n]):
@@ -241,10 +241,10 @@ def _hand_on(ref, runs, i, stop, since):
 
 @device
 def _pass_over(ref, runs, i, stop, j, out, first, m):
-    """Let piece ``j`` begin with the piece after ``i``, where only the rounding of ``i``'s end lies between the two.
+    """Move the start of piece ``j`` to that of the piece after ``i``, where only the rounding of ``i``'s end separates them.
 
-    An end that is written about a far reference may be rounded so early that ``j``, about a near one, would be alone from
-    there to where the function of ``i`` goes on. What was appended last, if it is as far, reaches to there all the same.
+    An end about a far reference may be rounded so early that ``j``, about a near one, would be alone from there to where
+    the function of ``i`` continues. The last appended piece, if its reference is as far, still extends to there.
     """
     source, lo, hi = runs
     out_source, out_lo, out_hi = out
@@ -267,7 +267,7 @@ def _pass_over(ref, runs, i, stop, j, out, first, m):
 
 @device
 def _merge_two(table, runs, span_a, span_b, upper, scratch, out, m):
-    """Append the envelope of two runs to ``out`` from ``m`` on. ``runs.lo`` is used up on the way."""
+    """Append the envelope of two runs to ``out`` from ``m`` on; ``runs.lo`` is overwritten."""
     ref = table[0]
     source, lo, hi = runs
     first = m
@@ -327,10 +327,10 @@ def envelope(
     *,
     upper: bool = False,
 ) -> EnvelopePieces:
-    """Lower (or ``upper``) envelope of the functions of each group.
+    """Compute the lower (or ``upper``) envelope of the functions of each group.
 
     Function ``f`` consists of the pieces ``offsets[f]:offsets[f + 1]``, sorted in time and not overlapping; group ``g`` of the
-    functions ``groups[g]:groups[g + 1]``, and without ``groups`` all make one. A group of no functions has no pieces.
+    functions ``groups[g]:groups[g + 1]``; without ``groups`` all form one group. A group of no functions has no pieces.
 
     >>> up, down = [0.0, 1.0], [4.0, -1.0]
     >>> zeros = np.zeros(2, np.int64)
@@ -342,7 +342,7 @@ def envelope(
     offsets = ascending("offsets", offsets, len(pieces.ref))
     functions = len(offsets) - 1
     groups = ascending("groups", np.array([0, functions]) if groups is None else groups, functions)
-    # A run's starts are moved as it is used up: the first level works on copies.
+    # Merging moves the starts of a run: the first level works on copies.
     runs = (np.arange(len(pieces.ref)), pieces.lo.copy(), pieces.hi.copy())
     spans = np.stack([offsets[:-1], offsets[1:]], axis=1)
     return merge_runs((pieces.ref, c), runs, spans, groups, upper)
@@ -351,7 +351,7 @@ def envelope(
 def merge(
     ref: Integers, c: Array, a: EnvelopePieces, b: EnvelopePieces, *, upper: bool = False
 ) -> EnvelopePieces:
-    """The envelope of two envelopes, group by group; ``source`` of both points into ``ref`` and ``c``."""
+    """Merge two envelopes, group by group; ``source`` of both points into ``ref`` and ``c``."""
     ref, c = np.ascontiguousarray(ref, dtype=np.int64), coefficients_of(c, len(ref))
     if len(a.offsets) != len(b.offsets):
         raise ValueError(
@@ -370,7 +370,7 @@ def merge(
 def merge_runs(
     table: tuple[Integers, Array], runs: Runs, spans: Integers, groups: Integers, upper: bool
 ) -> EnvelopePieces:
-    """Merge neighbouring runs of each group until one is left of each; unchecked, and ``runs`` is used up.
+    """Merge neighbouring runs of each group until one per group is left; unchecked, and ``runs`` is overwritten.
 
     A run is the entries ``spans[r, 0]:spans[r, 1]`` of ``runs = (source, lo, hi)``, where ``source`` points into
     ``table = (ref, c)``; group ``g`` has the runs ``groups[g]:groups[g + 1]``. Two runs of n pieces in all have
@@ -396,7 +396,7 @@ def merge_runs(
 
 
 def coefficients_of(c: Array, pieces: int) -> Array:
-    """The coefficients, checked: shape ``(pieces, k)``, all finite."""
+    """Return the coefficients after checking them: shape ``(pieces, k)``, all finite."""
     c = as_batch(c)
     if len(c) != pieces:
         raise ValueError(f"coefficients: expected one row per piece ({pieces}), got {len(c)}")
@@ -408,7 +408,7 @@ def coefficients_of(c: Array, pieces: int) -> Array:
 
 
 def ascending(name: str, offsets: Integers, last: int) -> Integers:
-    """The offsets, checked: ascending numbers from 0 to ``last``."""
+    """Return the offsets after checking them: ascending numbers from 0 to ``last``."""
     offsets = np.ascontiguousarray(offsets, dtype=np.int64)
     fits = offsets.ndim == 1 and len(offsets) > 0 and offsets[0] >= 0 and offsets[-1] <= last
     if not fits or (np.diff(offsets) < 0).any():

@@ -1,15 +1,15 @@
-"""What of piecewise functions lies within a given time of chosen instants: the parts that a window needs (semantics 3.5).
+"""Clip piecewise functions to the neighbourhoods of chosen instants: the parts that a window needs (semantics 3.5).
 
 A window of size ``w`` that contains an instant ``s`` lies in ``[s - w, s + w)``. Chosen ranges of a group grow by ``w`` on
-both sides, those that meet become one *run*, and the group's pieces are cut to the runs::
+both sides, those that meet are merged into one *run*, and the group's pieces are cut to the runs::
 
     pieces   [----a----)[----b----)   [----c----)[----d----)
     chosen        ==                                  =
     runs       [--  --)                            [- = -)
     parts      [-a----)                          [c)[-d--)
 
-Instants are compared by their references (:mod:`pulse.kernels.instants`). A cut that would leave less than the tolerance of
-a piece, or cut less than that off it, is not made.
+Instants are compared by their references (:mod:`pulse.kernels.instants`). A cut that would keep or remove less than the
+tolerance of a piece is not made.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARTS = types.Tuple((OUT_INT1, OUT2))
 
 
 class Neighbourhoods(NamedTuple):
-    """Parts of pieces: ``piece`` ascends, and a part is the range ``bounds = (lo, hi)`` about its piece's reference."""
+    """A table of parts of pieces: ``piece`` ascends, and a part is ``bounds = (lo, hi)`` about its piece's reference."""
 
     piece: Integers
     bounds: Array
@@ -42,7 +42,7 @@ class Neighbourhoods(NamedTuple):
 
 @device
 def _runs_of(ref, first, last, chosen, size, runs):
-    """The runs of pieces ``first:last`` from 0 on in ``runs = (start's ref, start, stop's ref, stop)``; how many."""
+    """Write the runs of pieces ``first:last`` to ``runs = (start's ref, start, stop's ref, stop)`` and return their number."""
     offsets, bounds = chosen
     start_ref, start, stop_ref, stop = runs
     count = 0
@@ -87,15 +87,15 @@ def _around(pieces, offsets, chosen, size, runs, parts):
 
 
 def around(pieces: Pieces, offsets: Integers, chosen: tuple[Integers, Array], size: float) -> Neighbourhoods:
-    """The parts of pieces that lie within ``size`` seconds of a chosen range of their group.
+    """Return the parts of pieces that lie within ``size`` seconds of a chosen range of their group.
 
-    Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``, sorted in time and not overlapping. ``chosen = (o, b)``: those of
-    piece ``i`` are ``b[o[i]:o[i + 1]]``, ranges (lower, upper) about its reference, ascending, also single instants. A point
-    is kept whole or not at all.
+    Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``, sorted in time and not overlapping. ``chosen = (o, b)``: piece ``i``
+    has the chosen ranges ``b[o[i]:o[i + 1]]``, (lower, upper) about its reference, ascending; a single instant is allowed. A
+    point is kept whole or not at all.
 
     >>> pieces = Pieces(np.zeros(2, np.int64), np.array([0.0, 5.0]), np.array([5.0, 9.0]))
     >>> around(pieces, np.array([0, 2]), (np.array([0, 1, 1]), np.array([[4.0, 4.5]])), 2.0)
-    Parts(piece=array([0, 1]), bounds=array([[2. , 5. ],
+    Neighbourhoods(piece=array([0, 1]), bounds=array([[2. , 5. ],
            [5. , 6.5]]))
     """
     if not 0.0 <= size < np.inf:
@@ -111,7 +111,7 @@ def around(pieces: Pieces, offsets: Integers, chosen: tuple[Integers, Array], si
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n:
         raise ValueError(f"offsets: expected groups from 0 to {n}, got {offsets}")
     runs = (np.empty(m, np.int64), np.empty(m), np.empty(m, np.int64), np.empty(m))
-    # A run adds one part to those that pieces begin: the one in which it starts.
+    # At most one part starts at each piece and one at each run.
     piece, out = np.empty(n + m, np.int64), np.empty((n + m, 2))
     count = _around(tuple(pieces), offsets, (of_piece, bounds), float(size), runs, (piece, out))
     return Neighbourhoods(piece[:count].copy(), out[:count].copy())

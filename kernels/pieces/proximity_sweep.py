@@ -1,19 +1,19 @@
-"""Which tracks come near each other: pairs of groups with pieces of a common instant whose boxes lie within reach.
+"""Find the tracks that come near each other: pairs of groups with pieces of a common instant whose boxes lie within reach.
 
-A sweep in time. Each piece has a time range and a bounding box in the plane; where it begins, the pieces of the other side
-that are under way near it are looked up, and it joins those of its own side until it ends::
+A sweep in time. Each piece has a time range and a bounding box in the plane; at its start, the active pieces of the other side
+near it are looked up, and it is active on its own side until it ends::
 
-    time  ----[ a1 )[  a2   )----          at the start of b1: a1 is under way; at that of a2: b1 is
+    time  ----[ a1 )[  a2   )----          at the start of b1, a1 is active; at the start of a2, b1 is
               --[   b1   )---
 
-Those under way are kept in hashed grids of squares, a few *levels* of different cell sizes. A box belongs to the finest
-level whose cells are twice its own size or more, reach included, so that it lies in at most 2 by 2 of them; it is entered
+Active pieces are kept in hashed grids of squares, a few *levels* of different cell sizes. A box belongs to the finest
+level whose cells are at least twice its own size, reach included, so that it lies in at most 2 by 2 of them; it is inserted
 there, and as a *shadow* at all coarser levels. Two boxes within reach share a point once each has grown by half the reach,
-hence a cell at every level. So a box finds larger ones where they belong, and smaller ones as shadows at its own
-level: nothing is ever entered into, or sought in, many cells, whatever the mixture of sizes.
+hence a cell at every level. So a box finds larger ones at their own levels, and smaller ones as shadows at its own
+level: no box is inserted into, or searched in, many cells, whatever the mixture of sizes.
 
-The levels are quantiles of the boxes' sizes. Hash collisions cost a comparison of boxes, nothing else. What is found
-errs on the side of more: time ranges and boxes grow by the rounding of what they were computed from.
+The levels are quantiles of the boxes' sizes. A hash collision only costs a comparison of boxes. The result may contain
+extra pairs: time ranges and boxes grow by the rounding of the numbers they are computed from.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from pulse.kernels.instants import GRAIN
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_FARTHEST = 1e300  # positions beyond count as this far, which brings none apart
+_FARTHEST = 1e300  # positions are clamped to this, which separates no pair
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
-# A cell is no smaller than this part of the farthest position: quotients of the two round to far less than a cell.
+# A cell is at least this fraction of the farthest position: quotients of the two round to far less than a cell.
 _FINEST = 2.0**-46
 _PAD = 2.0**-50
-_ROOM = 1 << 18  # pairs that are gathered before duplicates are removed
+_ROOM = 1 << 18  # pairs collected before duplicates are removed
 _RECENT = 1 << 14
 
 _PIECES = types.Tuple((IN2, IN_INT1, IN_INT1, IN_INT1))
@@ -45,7 +45,7 @@ _FOUND = types.Tuple((OUT_INT1, OUT_INT1))
 
 
 class Tracks(NamedTuple):
-    """Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``, on ``[ref + lo, ref + hi)``, in ``box = (x0, x1, y0, y1)``."""
+    """A table of pieces on ``[ref + lo, ref + hi)`` in ``box = (x0, x1, y0, y1)``, grouped by ``offsets``."""
 
     ref: Integers
     lo: Array
@@ -56,7 +56,7 @@ class Tracks(NamedTuple):
 
 @step
 def _cell_range(low, high, grow, size):
-    """First and last cell of an interval that has grown on both sides: one or two cells."""
+    """Return the first and last cell of an interval grown by ``grow`` on both sides: one or two cells."""
     grow += _PAD * max(abs(low), abs(high))
     return math.floor((low - grow) / size), math.floor((high + grow) / size)
 
@@ -70,7 +70,7 @@ def _bucket(level, ix, iy, buckets):
 
 @step
 def _within(box, a, b, reach):
-    """Whether the distance of two boxes is at most ``reach``, give or take rounding."""
+    """Test whether the distance of two boxes is at most ``reach``, up to rounding."""
     dx = max(0.0, max(box[a, 0] - box[b, 1], box[b, 0] - box[a, 1]))
     dy = max(0.0, max(box[a, 2] - box[b, 3], box[b, 2] - box[a, 3]))
     if dx > reach or dy > reach:
@@ -80,10 +80,10 @@ def _within(box, a, b, reach):
 
 @step
 def _seek_and_enter(p, pieces, sizes, reach, sides, slot, active, found, count, groups):
-    """Add the pairs of ``p`` with what is under way on the other side, and put it into ``slot``; returns the new count.
+    """Add the pairs of ``p`` with active pieces of the other side, insert it into ``slot``, and return the new count.
 
-    Cells' lists are doubly linked, the first entry's link back is ``-1 - head``. A pair met lately is skipped: pieces of two
-    tracks that stay together meet again and again.
+    Cells' lists are doubly linked; the first entry's back link is ``-1 - head``. A recently found pair is skipped: two tracks
+    that stay close produce the same pair repeatedly.
     """
     box, level, side, group = pieces
     heads, links, used, _, _ = active
@@ -103,7 +103,7 @@ def _seek_and_enter(p, pieces, sizes, reach, sides, slot, active, found, count, 
                     met = heads[(2 * other + shadow) * buckets + bucket]
                     while met >= 0:
                         q, after = links[met, 2], links[met, 0]
-                        # Without a second side `p` itself is under way in the cells that it has entered already.
+                        # Without a second side `p` itself is active in the cells that already contain it.
                         if q != p and _within(box, p, q, reach):
                             a, b = (p, q) if own == 0 else (q, p)
                             code = group[a] * groups + group[b]
@@ -125,7 +125,7 @@ def _seek_and_enter(p, pieces, sizes, reach, sides, slot, active, found, count, 
 
 @step
 def _leave(slot, sizes, active):
-    """Take the piece in ``slot`` out of its lists."""
+    """Remove the piece in ``slot`` from its lists."""
     heads, links, used, _, _ = active
     first = slot * 4 * len(sizes)
     for entry in range(first, first + used[slot]):
@@ -140,13 +140,13 @@ def _leave(slot, sizes, active):
 
 @kernel(_PIECES, IN_INT1, IN1, FLOAT, INT, INT, _ACTIVE, _FOUND, OUT_INT1)
 def _sweep(pieces, events, sizes, reach, sides, groups, active, found, state):
-    """Go through events (``p``: piece ``p`` begins, ``~p``: it ends) until they or the room for pairs run out.
+    """Process events (``p``: piece ``p`` begins, ``~p``: it ends) until they or the room for pairs run out.
 
-    ``state`` is (next event, pairs found, free slots), so that the next call goes on.
+    ``state`` is (next event, pairs found, free slots), so that the next call resumes.
     """
     free, slot_of = active[3], active[4]
     at, count, idle = state[0], state[1], state[2]
-    # One piece meets each other at most in four cells of a level, as itself or as a shadow.
+    # Two pieces share at most four cells of a level, each as itself or as a shadow.
     most = 4 * (len(sizes) + 1) * len(free)
     while at < len(events) and count + most <= len(found[0]):
         p = events[at]
@@ -164,11 +164,11 @@ def _sweep(pieces, events, sizes, reach, sides, groups, active, found, state):
 
 
 def near_pairs(left: Tracks, right: Tracks | None, reach: float) -> Integers:
-    """Pairs ``(i, j)`` of groups of ``left`` and ``right`` that at a common instant have boxes at most ``reach`` apart.
+    """Return the pairs ``(i, j)`` of groups of ``left`` and ``right`` whose boxes at a common instant are within ``reach``.
 
-    Shape ``(P, 2)``, distinct, ascending. ``right`` None: of ``left`` with itself, both ways round and each group that has
-    a piece with itself. Boxes are closed, and so are time ranges here: what follows decides at the ends. Degenerate: points
-    and empty boxes' extents of 0 are as good as any; without pieces there are no pairs.
+    Shape ``(P, 2)``, distinct, ascending. With ``right`` None, ``left`` is paired with itself: both (i, j) and (j, i), and (i, i)
+    for each group that has a piece. Boxes are closed, and so are time ranges here: later steps decide at the ends. Degenerate:
+    points and boxes of zero extent are allowed; without pieces there are no pairs.
 
     >>> track = Tracks(np.zeros(2, np.int64), np.zeros(2), np.ones(2), np.arange(3), np.array([[0, 1, 0, 1], [3, 4, 0, 1.0]]))
     >>> near_pairs(track, None, 2.0).tolist(), near_pairs(track, None, 1.9).tolist()
@@ -188,7 +188,7 @@ def near_pairs(left: Tracks, right: Tracks | None, reach: float) -> Integers:
     group = np.concatenate(
         [np.repeat(np.arange(len(one.offsets) - 1), np.diff(one.offsets)) for one in tracks]
     )
-    active = _nobody(most, len(sizes), len(box))
+    active = _empty_lists(most, len(sizes), len(box))
     codes = np.empty(_ROOM + 4 * (len(sizes) + 1) * most, np.int64)
     recent = np.full(_RECENT, -1, np.int64)
     state = np.array([0, 0, most])
@@ -222,7 +222,7 @@ def _both_ways(pairs: Integers, groups: int, track: Tracks) -> Integers:
 
 
 def _events(tracks: list[Tracks]) -> tuple[Integers, int]:
-    """Starts and ends in order of time, starts first, and how many pieces are under way at most."""
+    """Return starts and ends in order of time, starts first, and the largest number of active pieces."""
     base = min(int(one.ref.min()) for one in tracks)
     begin, end = [], []
     for one in tracks:
@@ -230,14 +230,14 @@ def _events(tracks: list[Tracks]) -> tuple[Integers, int]:
         slack = GRAIN + 2.0**-48 * (since + np.maximum(np.abs(one.lo), np.abs(one.hi)))
         begin.append(since + one.lo - slack)
         end.append(since + one.hi + slack)
-    order = np.argsort(np.concatenate(begin + end))  # none begins and ends at once: slack is between
+    order = np.argsort(np.concatenate(begin + end))  # slack separates a piece's start from its end
     n = len(order) // 2
     starts = order < n
     return np.where(starts, order, ~(order - n)), int(np.cumsum(np.where(starts, 1, -1)).max())
 
 
 def _levels(box: Array, reach: float) -> tuple[Integers, Array]:
-    """The level of each box, and the levels' cell sizes: powers of two."""
+    """Return the level of each box, and the levels' cell sizes: powers of two."""
     extent = np.maximum(box[:, 1] - box[:, 0], box[:, 3] - box[:, 2])
     farthest = max(float(np.abs(box).max()), reach)
     least = np.maximum(2.0 * (extent + reach), max(_FINEST * farthest, 1e-300))
@@ -246,8 +246,8 @@ def _levels(box: Array, reach: float) -> tuple[Integers, Array]:
     return np.searchsorted(chosen, exponent).astype(np.int64), np.ldexp(1.0, chosen)
 
 
-def _nobody(most: int, levels: int, pieces: int) -> tuple[Integers, ...]:
-    """The lists of those under way, empty: heads, links (next, before, piece), used, free, slot_of."""
+def _empty_lists(most: int, levels: int, pieces: int) -> tuple[Integers, ...]:
+    """Allocate empty lists of active pieces: heads, links (next, before, piece), used, free, slot_of."""
     buckets = 1 << max(4, int(2 * most - 1).bit_length())
     return (
         np.full(4 * buckets, -1, np.int64),

@@ -1,7 +1,7 @@
-"""Ranges of time among the rows of many keys: which rows they touch, and which of them are one (semantics 7.4).
+"""Locate the rows that overlap time ranges, key by key, and merge ranges (semantics 7.4).
 
-Rows of one key stand together, sorted in time and not overlapping, so that starts and ends both ascend. Times are whole
-microseconds here: a start rounded down, an end rounded up, so that no row is missed for its fraction.
+Rows of one key are contiguous, sorted in time and not overlapping, so that starts and ends both ascend. Times are whole
+microseconds: starts are rounded down and ends up, so that no row is missed because of a fraction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int64]
 
 @device
 def _first_above(values, begin, stop, bound):
-    """The first place in ``begin … stop`` whose value is larger than ``bound``."""
+    """Return the first index in ``begin … stop`` whose value is larger than ``bound``."""
     while begin < stop:
         middle = (begin + stop) >> 1
         if values[middle] > bound:
@@ -47,10 +47,10 @@ def _merge(code, start, end, first, stop):
 
 
 def locate(starts: Ints, ends: Ints, spans: Ints, ranges: Ints) -> Ints:
-    """The rows ``out[i, 0]:out[i, 1]`` among ``spans[i, 0]:spans[i, 1]`` that overlap ``[ranges[i, 0], ranges[i, 1])``.
+    """Find the rows ``out[i, 0]:out[i, 1]`` among ``spans[i, 0]:spans[i, 1]`` that overlap ``[ranges[i, 0], ranges[i, 1])``.
 
     O(log n) for each range. A row that is empty after rounding must be given an end past its start. Degenerate: a range
-    that no row overlaps gives the empty place where such a row would stand.
+    that no row overlaps gives an empty span at the insertion point.
 
     >>> rows = np.array([0, 10, 20]), np.array([10, 20, 30])
     >>> locate(*rows, np.array([[0, 3], [0, 3]]), np.array([[5, 15], [30, 40]])).tolist()
@@ -68,7 +68,7 @@ def locate(starts: Ints, ends: Ints, spans: Ints, ranges: Ints) -> Ints:
 
 
 def merge_ranges(code: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """Ranges ``[start, end)`` by code and time, those of one code that overlap or touch made one; empty ones left out.
+    """Sort ranges ``[start, end)`` by code and time, merge those of one code that overlap or touch, and drop empty ones.
 
     >>> one = merge_ranges(np.array([1, 0, 1]), np.array([5, 0, 0]), np.array([9, 1, 5]))
     >>> [values.tolist() for values in one]

@@ -1,7 +1,7 @@
-"""Maps ``y -> a*y + b`` that change at instants: what alter data does to values and to segments (semantics 8.1).
+"""Apply maps ``y -> a*y + b`` that change at instants (*alter data*) to values and segments (semantics 8.1).
 
-A **cell** is a set of rows for which the same holds at every time. Cell ``c`` has the steps ``offsets[c]:offsets[c + 1]``,
-ascending: from ``instants[s]`` on (microseconds) the map of step ``s`` is in force; before the first, nothing changes::
+A **cell** is a set of rows that have the same maps at every time. Cell ``c`` has the steps ``offsets[c]:offsets[c + 1]``,
+ascending: from ``instants[s]`` on (microseconds) the map of step ``s`` is in force; before the first, values are unchanged::
 
     cell 0   ──────────|T0, y/4────────|T1, y/8─────>
     cell 1   ───────────────────────────────────────>
@@ -41,12 +41,12 @@ _SMALLEST = 2.0**-1074
 _NEAR_OVERFLOW, _NEAR_UNDERFLOW = (
     1e290,
     1e-250,
-)  # between them a product's rounding is a number, found exactly
-_FEW = 8  # rows a move: putting more of them in order takes as long as looking them up row by row
+)  # between them the rounding error of a product is a float, found exactly
+_FEW = 8  # rows per move: with fewer, sorting the moves costs as much as a lookup per row
 
 
 class MappedParts(NamedTuple):
-    """Rows cut at steps: ``row`` ascends, ``[lo, hi)`` lies in one step; ``step`` is -1 before the first."""
+    """A table of rows cut at steps: ``row`` ascends, ``[lo, hi)`` lies in one step; ``step`` is -1 before the first."""
 
     row: Integers
     lo: Array
@@ -56,7 +56,7 @@ class MappedParts(NamedTuple):
 
 @device
 def _in_force(instants, begin, stop, time):
-    """The last step at or before ``time``; ``begin - 1`` if there is none."""
+    """Return the last step at or before ``time``; ``begin - 1`` if there is none."""
     first = begin
     while first < stop:
         middle = (first + stop) >> 1
@@ -69,7 +69,7 @@ def _in_force(instants, begin, stop, time):
 
 @step
 def _product_lost(a, v):
-    """What ``a * v`` lost to rounding: 0 where the product is exact."""
+    """Bound the rounding error of ``a * v``: 0 where the product is exact."""
     p = abs(a * v)
     if a == 1.0 or v == 0.0:
         return 0.0
@@ -80,7 +80,7 @@ def _product_lost(a, v):
 
 @step
 def _value_lost(v, a, b, da, db):
-    """How far ``a * v + b``, computed, may be from the image of ``v`` under a map that ``a ± da`` and ``b ± db`` stand for."""
+    """Bound the distance of the computed ``a * v + b`` from the image of ``v`` under a map within ``a ± da``, ``b ± db``."""
     off = _product_lost(a, v) + lost(a * v, b) + db
     if da > 0.0:
         off += da * abs(v)
@@ -89,7 +89,7 @@ def _value_lost(v, a, b, da, db):
 
 @step
 def _bound_scaled(e, a, da):
-    """The bound ``(a + da) e``, rounded up; exactly ``a e`` where that is a double."""
+    """Return the bound ``(a + da) e``, rounded up; exactly ``a e`` where that is a double."""
     scaled = a * e
     if da > 0.0 or _product_lost(a, e) > 0.0:
         scaled = (a + da) * e * GROWN
@@ -98,7 +98,7 @@ def _bound_scaled(e, a, da):
 
 @step
 def _bound(v, e, a, b, da, db):
-    """The bound of ``a * v + b`` for a value within ``v ± e``, rounding included."""
+    """Return the bound of ``a * v + b`` for a value within ``v ± e``, rounding included."""
     off, scaled = _value_lost(v, a, b, da, db), _bound_scaled(e, a, da)
     return (scaled + off) * GROWN if off > 0.0 else scaled
 
@@ -131,14 +131,14 @@ def _apply_bounded(numbers, cell, time, steps, maps):
 
 @kernel(IN_INT1, _RANGE, _STEPS, _MAPS, _OUT_MAPS)
 def _in_range(cell, times, steps, maps, out):
-    """The map of each cell over a range of times, its scale -1 where it changes within; how many are not the identity."""
+    """Write the map of each cell over a range of times, with scale -1 where it changes; return how many are not the identity."""
     first, last = times
     offsets, instants = steps
     a, b = maps
     scale, shift = out
     count = 0
     for c in range(cell.shape[0]):
-        scale[c], shift[c] = 1.0, -0.0  # which leaves every number as it is, -0.0 too
+        scale[c], shift[c] = 1.0, -0.0  # the exact identity, also for -0.0
         begin, stop = offsets[cell[c]], offsets[cell[c] + 1]
         if begin == stop or last < instants[begin]:
             continue
@@ -154,7 +154,7 @@ def _in_range(cell, times, steps, maps, out):
 
 @kernel(IN_INT1)
 def _ascends(time):
-    """Whether times never go back; all are looked at, without a branch, which is many at once."""
+    """Test whether times never decrease; without an early exit the loop vectorises."""
     found = True
     for i in range(1, time.shape[0]):
         found &= time[i - 1] <= time[i]
@@ -163,7 +163,7 @@ def _ascends(time):
 
 @kernel(IN1, _CODED, _MOVES, _MAPS, _OUT_MAPS, OUT1)
 def _apply_in_order(values, rows, moves, maps, in_range, out):
-    """Where times ascend: between two moves, each an instant, a code and its step from there on, every code has one map."""
+    """Apply maps to rows of ascending times: between two moves (instant, code, its new step) every code has one map."""
     code, time = rows
     instants, of, step = moves
     a, b = maps
@@ -175,7 +175,7 @@ def _apply_in_order(values, rows, moves, maps, in_range, out):
             m += 1
         end = n if m == instants.shape[0] else _in_force(time, begin, n, instants[m] - 1) + 1
         for i in range(begin, end):
-            c = np.uint32(code[i])  # unsigned: nothing counts from the end, and rows are done many at once
+            c = np.uint32(code[i])  # unsigned: no wraparound of negative indices, so the loop vectorises
             out[i] = scale[c] * values[i] + shift[c]
         begin = end
 
@@ -238,7 +238,7 @@ def _apply_runs(numbers, runs, cell, steps, maps):
 
 @device
 def _first_after(instants, begin, stop, ref, offset):
-    """The first step that lies after ``ref + offset`` seconds."""
+    """Return the first step that lies after ``ref + offset`` seconds."""
     while begin < stop:
         middle = (begin + stop) >> 1
         if (instants[middle] - ref) / 1e6 > offset:
@@ -301,7 +301,7 @@ def _restate(pieces, step, maps, out):
         rate = _value_lost(c[i, 0], a[s], b[s], da[s], db[s])
         if (
             size > 0.0
-        ):  # a line or more, which is evaluated anew; scaled by a power of two it rounds as it did
+        ):  # degree 1 or more is evaluated anew; scaling by a power of two leaves its rounding unchanged
             whole = b[s] == 0.0 and da[s] == 0.0 and math.frexp(a[s])[0] == 0.5
             rate = 0.0 if whole else TERM * k * (size + abs(made[i, 0]) + abs(b[s])) * GROWN
         made[i, 0] += b[s]
@@ -330,9 +330,9 @@ def _drift(offsets, step, maps, drift, out):
 def apply_steps(
     values: Array, cell: Integers, time: Integers, steps: tuple[Integers, Integers], maps: tuple[Array, Array]
 ) -> Array:
-    """The values with the map in force at their cell and time applied; ``steps`` are offsets and instants, ``maps`` a and b.
+    """Apply to each value the map in force at its cell and time; ``steps`` are offsets and instants, ``maps`` a and b.
 
-    Degenerate: NaN stays NaN; without steps a copy comes back.
+    Degenerate: NaN stays NaN; without steps the result is a copy.
 
     >>> steps, maps = (np.array([0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
     >>> apply_steps(np.array([3.0, 3.0]), np.array([0, 0]), np.array([9, 10]), steps, maps).tolist()
@@ -352,9 +352,9 @@ def apply_steps_with_bounds(
     steps: tuple[Integers, Integers],
     maps: tuple[Array, Array, Array, Array],
 ) -> tuple[Array, Array]:
-    """The same for values within bounds: both, the bounds with what rounding does to the values.
+    """Apply maps as :func:`apply_steps` does to values and their bounds; the bounds include the rounding of the values.
 
-    ``maps`` are ``a``, ``b`` and how far each may be from the number that it stands for. What is exact adds nothing.
+    ``maps`` are ``a``, ``b`` and the uncertainty of each. Exact operations add nothing to a bound.
 
     >>> steps, zero = (np.array([0, 1]), np.array([10])), np.zeros(1)
     >>> maps = np.array([4.0]), np.array([1.0]), zero, zero
@@ -375,10 +375,10 @@ def apply_steps_by_code(
     steps: tuple[Integers, Integers],
     maps: tuple[Array, Array],
 ) -> Array:
-    """The same for rows that are told by codes, of which each has a ``cell``; ``rows`` are the code and the time of each value.
+    """Apply maps as :func:`apply_steps` does to dictionary-coded rows; ``cell`` is per code, ``rows`` are codes and times.
 
-    What is in force is looked up by code: for a stretch of rows at once where times ascend, else by row for codes whose map
-    changes between the first and the last time. Where no value changes the array itself comes back, else a new one.
+    The map in force is looked up by code: for a stretch of rows at once where times ascend, else by row for codes whose map
+    changes between the first and the last time. If no value changes, the input array itself is returned, else a new one.
 
     >>> steps, maps = (np.array([0, 0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
     >>> rows = np.array([0, 1, 1], np.int32), np.array([9, 9, 10])
@@ -411,7 +411,7 @@ def apply_steps_by_code(
 def _moves(
     codes: Integers, cell: Integers, steps: tuple[Integers, Integers], last: int
 ) -> tuple[Integers, Integers, Integers]:
-    """The steps of these codes up to an instant, in the order of time: when, whose and which."""
+    """Return the steps of these codes up to an instant, in order of time: instants, codes and step numbers."""
     offsets, instants = steps
     begin = offsets[cell[codes]]
     counts = offsets[cell[codes] + 1] - begin
@@ -429,9 +429,9 @@ def apply_steps_on_grid(
     steps: tuple[Integers, Integers],
     maps: tuple[Array, Array, Array, Array],
 ) -> tuple[Array, Array]:
-    """As :func:`apply_steps_with_bounds`, for values and bounds at regular instants.
+    """Apply maps as :func:`apply_steps_with_bounds` does to values and bounds at regular instants.
 
-    Stretch ``s`` has those of ``place[s]:place[s + 1]``, at ``first[s] + i * every``, all of one cell; ``grid`` is first, place
+    Stretch ``s`` has the values ``place[s]:place[s + 1]``, at ``first[s] + i * every``, all of one cell; ``grid`` is first, place
     and every.
 
     >>> steps, maps = (np.array([0, 1]), np.array([10])), tuple(np.array([x]) for x in (2.0, 1.0, 0.0, 0.0))
@@ -442,7 +442,7 @@ def apply_steps_on_grid(
     first, place, every = grid
     _check(cell, steps, len(first), len(place) - 1)
     if not place[-1] <= len(numbers[0]) == len(numbers[1]):
-        raise ValueError(f"values: expected {place[-1]} of them, got {len(numbers[0])}")
+        raise ValueError(f"values: expected {place[-1]}, got {len(numbers[0])}")
     out = np.array(numbers[0], np.float64), np.array(numbers[1], np.float64)
     _apply_grid(out, (first, place, every), cell, steps, maps)
     return out
@@ -455,9 +455,9 @@ def apply_steps_in_place(
     steps: tuple[Integers, Integers],
     maps: tuple[Array, Array, Array, Array],
 ) -> None:
-    """The same, in place, for runs of values and their bounds.
+    """Apply maps in place to runs of values and their bounds.
 
-    ``runs`` are the time of each value and how many each run has, all of one cell and ascending in time.
+    ``runs`` are the time of each value and the length of each run; a run has one cell and ascends in time.
 
     >>> values, steps = np.full(3, 3.0), (np.array([0, 1]), np.array([10]))
     >>> maps = tuple(np.array([x]) for x in (2.0, 1.0, 0.0, 0.0))
@@ -478,7 +478,7 @@ def apply_steps_in_place(
 def cut_at_steps(
     ref: Integers, lo: Array, hi: Array, cell: Integers, steps: tuple[Integers, Integers]
 ) -> MappedParts:
-    """Ranges ``[ref + lo, ref + hi)`` cut where a step of their cell lies strictly inside; a point is never cut.
+    """Cut ranges ``[ref + lo, ref + hi)`` where a step of their cell lies strictly inside; a point is never cut.
 
     Degenerate: a range that begins at a step lies in it; one that ends there does not.
 
@@ -498,7 +498,7 @@ def cut_at_steps(
 
 
 class Restated(NamedTuple):
-    """Polynomials under maps: coefficients ``c``, bounds ``err``, and ``rounding``, the part of these that the maps added."""
+    """A batch of mapped polynomials: coefficients ``c``, bounds ``err``, and ``rounding``, the part of ``err`` the maps added."""
 
     c: Array
     err: Array
@@ -508,12 +508,11 @@ class Restated(NamedTuple):
 def restate(
     c: Array, lo: Array, hi: Array, err: Array, step: Integers, maps: tuple[Array, Array, Array, Array]
 ) -> Restated:
-    """Polynomials ``c[n, k]`` on ``[lo, hi]``, within ``err``, each under the map of its ``step``; -1 leaves it as it is.
+    """Map polynomials ``c[n, k]`` on ``[lo, hi]``, within ``err``, by the map of their ``step``; -1 leaves one unchanged.
 
-    ``maps`` are as in :func:`apply_steps_with_bounds`. A bound scales by ``a`` and grows by what forming the coefficients and
-    evaluating them may round: of a constant what the product and the sum lost, of anything else ``4 u k (a M + |b|)``
-    (:mod:`pulse.kernels.rounding`), which is taken before ``a c_0`` and ``b`` cancel. A power of two that shifts nothing adds
-    nothing.
+    ``maps`` are as in :func:`apply_steps_with_bounds`. A bound scales by ``a`` and grows by the rounding of forming the
+    coefficients and evaluating them: for a constant the exact errors of the product and the sum, else ``4 u k (a M + |b|)``
+    (:mod:`pulse.kernels.rounding`), taken before ``a c_0`` and ``b`` cancel. Scaling by a power of two without a shift adds 0.
 
     >>> maps = tuple(np.array([x]) for x in (0.25, 0.0, 0.0, 0.0))
     >>> found = restate(np.array([[8.0, 4.0]]), np.zeros(1), np.ones(1), np.ones(1), np.zeros(1, np.int64), maps)
@@ -528,12 +527,11 @@ def restate(
 
 
 def scaled_drift(offsets: Integers, step: Integers, maps: tuple[Array, Array], drift: Array) -> Array:
-    """A bound of the restated integral's error from that of the integral, row by row of groups ``offsets``.
+    """Bound the error of the mapped integral by that of the integral, row by row of groups ``offsets``.
 
-    With ``E`` the integral of the error, restated by ``a_k`` from ``T_k`` on:
+    With ``E`` the integral of the error, scaled by ``a_k`` from ``T_k`` on:
     ``E'(t) = a_k E(t) + sum((a_j - a_(j+1)) E(T_(j+1)))``, so ``a_k D(t) + sum(|a_j - a_(j+1)| D(T_(j+1)))`` bounds it.
-    Where the scale never changes that is ``a D``. ``maps`` are the scales and how far each may be from the number that it stands
-    for; the result is rounded up.
+    If the scale never changes, that is ``a D``. ``maps`` are the scales and the uncertainty of each; the result is rounded up.
     """
     out = np.empty(len(drift))
     _drift(offsets, step, maps, drift, out)
@@ -542,6 +540,6 @@ def scaled_drift(offsets: Integers, step: Integers, maps: tuple[Array, Array], d
 
 def _check(cell: Integers, steps: tuple[Integers, Integers], *lengths: int) -> None:
     if any(length != len(cell) for length in lengths):
-        raise ValueError(f"steps: expected {len(cell)} rows as there are cells, got {lengths}")
+        raise ValueError(f"steps: expected {len(cell)} rows, one per cell, got {lengths}")
     if len(cell) and not (cell.min() >= 0 and cell.max() < len(steps[0]) - 1):
         raise ValueError(f"steps: expected cells in 0..{len(steps[0]) - 2}, got {cell.min()}..{cell.max()}")

@@ -1,14 +1,14 @@
-"""Which pieces windows touch, and the largest of a value of theirs: two pointers and a deque, O(n + m).
+"""Find the pieces that windows cover, and the largest of their values: two pointers and a deque, O(n + m).
 
-Results in the closing time, each from ``lo`` to ``hi``, look back by the window's size: what a result depends on are the pieces
+Results are functions of the closing time, each from ``lo`` to ``hi``. With the window's size, a result depends on the pieces
 from ``size`` before its start to its end::
 
     pieces     [--a--)[--b--)[--c--)[--d--)
     result                      [-----)          closing times of one result
     touched       [------------------)           from size before it: a, b, c and d
 
-Instants that count as the same (:mod:`pulse.kernels.instants`) are one: a piece that ends where the windows open is not touched,
-nor one that starts where they close. A point is touched where they open, and not where they close.
+Instants are compared within the tolerance (:mod:`pulse.kernels.instants`): a piece that ends where the windows open is not
+touched, nor one that starts where they close. A point is touched where they open, and not where they close.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FOUND = types.Tuple((OUT_INT1, OUT_INT1, OUT1))
 
 @step
 def _is_after(ref_a, a, ref_b, b, as_well):
-    """Whether instant b lies after a, or with ``as_well`` at it."""
+    """Test whether instant b lies after a, or with ``as_well`` at it."""
     lead, least = gap(ref_a, a, ref_b, b), tolerance(ref_a, a, ref_b, b)
     return lead >= -least if as_well else lead > least
 
@@ -39,7 +39,7 @@ def _touched(pieces, values, results, size, found):
     ref, lo, hi, offsets = pieces
     made_ref, made_lo, made_hi, made_offsets = results
     first, last, largest = found
-    queue = np.empty(values.shape[0], np.int64)  # pieces whose values fall, those of one group at a time
+    queue = np.empty(values.shape[0], np.int64)  # pieces of one group with descending values
     for g in range(made_offsets.shape[0] - 1):
         begin, end, stop = offsets[g], offsets[g], offsets[g + 1]
         front, back = 0, 0
@@ -68,10 +68,10 @@ def touched(
     results: tuple[Integers, Array, Array, Integers],
     size_us: int,
 ) -> tuple[Integers, Integers, Array]:
-    """``(first, last, largest)``: the pieces that each result's windows touch, inclusive, and the largest of their values.
+    """Return ``(first, last, largest)``: the pieces that each result's windows touch, inclusive, and their largest value.
 
-    Both tables are ``(ref, lo, hi, offsets)``, of as many groups, each in the order of time; neither the starts nor the ends of
-    a group's results fall. A result that touches nothing has ``last < first`` and 0.
+    Both tables are ``(ref, lo, hi, offsets)`` with the same number of groups, each sorted in time; neither the starts nor the
+    ends of a group's results descend. A result that touches no piece has ``last < first`` and 0.
 
     >>> pieces = np.zeros(4, np.int64), np.arange(4.0), np.arange(4.0) + 1, np.array([0, 4])
     >>> results = np.array([2_500_000]), np.array([0.0]), np.array([0.5]), np.array([0, 1])
@@ -84,12 +84,14 @@ def touched(
         lo, hi = (np.ascontiguousarray(x, dtype=np.float64) for x in (lo, hi))
         if lo.shape != ref.shape or hi.shape != ref.shape or len(offsets) == 0 or offsets[-1] != len(ref):
             raise ValueError(
-                f"expected {len(ref)} of lo and hi, as ref, and offsets up to there, got {lo.shape}, {hi.shape}"
+                f"expected {len(ref)} of lo and hi, one per ref, and offsets up to {len(ref)}, got {lo.shape}, {hi.shape}"
             )
         tables.append((ref, lo, hi, offsets))
     values = np.ascontiguousarray(values, dtype=np.float64)
     if len(tables[0][3]) != len(tables[1][3]) or values.shape != tables[0][0].shape:
-        raise ValueError("expected results of as many groups as pieces have, and a value per piece")
+        raise ValueError(
+            "expected results and pieces to have the same number of groups, and a value per piece"
+        )
     m = len(tables[1][0])
     found = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m)
     _touched(tables[0], values, tables[1], int(size_us), found)
@@ -98,7 +100,7 @@ def touched(
 
 @kernel(IN1, IN_INT1, IN_INT1, OUT1)
 def _largest_of_spans(values, first, last, out):
-    queue = np.empty(values.shape[0] + 1, np.int64)  # entries whose values fall
+    queue = np.empty(values.shape[0] + 1, np.int64)  # entries with descending values
     front, back, end = 0, 0, 0
     for j in range(first.shape[0]):
         if first[j] >= end:
@@ -115,7 +117,7 @@ def _largest_of_spans(values, first, last, out):
 
 
 def largest_of_spans(values: Array, first: Integers, last: Integers) -> Array:
-    """The largest of ``values[first[j]:last[j] + 1]``, for spans neither end of which falls; 0 for one of nothing.
+    """Return the largest of ``values[first[j]:last[j] + 1]``, for spans whose ends never descend; 0 for an empty span.
 
     >>> largest_of_spans(np.array([7.0, 3.0, 5.0]), np.array([0, 1]), np.array([1, 2])).tolist()
     [7.0, 5.0]

@@ -1,9 +1,9 @@
-"""Arithmetic on batches of polynomials (semantics 1.1, 3.3).
+"""Add, multiply, shift, differentiate, integrate and evaluate batches of polynomials (semantics 1.1, 3.3).
 
 Row ``i`` of ``c`` is ``sum(c[i, j] * t**j)``, ``t`` in seconds relative to the row's own reference. Public
 functions check and allocate; kernels loop. All accept ``n = 0``; a polynomial has at least one
-coefficient. Coefficients that are not finite come out as not finite: checking is the business of those
-who decide by them (:mod:`pulse.kernels.polynomial.roots`).
+coefficient. Coefficients that are not finite give results that are not finite: the kernels that take decisions
+check them (:mod:`pulse.kernels.polynomial.roots`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 @step
 def horner(c, i, k, t):
-    """Value at ``t`` of the polynomial in the first ``k`` coefficients of row ``i``."""
+    """Evaluate the polynomial in the first ``k`` coefficients of row ``i`` at ``t``."""
     value = c[i, k - 1]
     for j in range(k - 2, -1, -1):
         value = value * t + c[i, j]
@@ -28,7 +28,7 @@ def horner(c, i, k, t):
 
 @step
 def horner1(c, k, t):
-    """Value at ``t`` of the polynomial in the first ``k`` entries of ``c``."""
+    """Evaluate the polynomial in the first ``k`` entries of ``c`` at ``t``."""
     value = c[k - 1]
     for j in range(k - 2, -1, -1):
         value = value * t + c[j]
@@ -37,7 +37,7 @@ def horner1(c, k, t):
 
 @step
 def magnitude(c, i, k, t):
-    """``sum(|c[i, j]| * |t|**j)``: what rounding errors at ``t`` are proportional to."""
+    """Return ``sum(|c[i, j]| * |t|**j)``: the magnitude that rounding errors at ``t`` are proportional to."""
     t = abs(t)
     value = abs(c[i, k - 1])
     for j in range(k - 2, -1, -1):
@@ -47,7 +47,7 @@ def magnitude(c, i, k, t):
 
 @step
 def mean_row(c, i, k, a, b):
-    """Mean of row ``i`` between ``a`` and ``b``, as a form that does not cancel for short ranges.
+    """Return the mean of row ``i`` between ``a`` and ``b``, in a form that does not cancel for short ranges.
 
     ``(b**(j+1) - a**(j+1)) / (b - a)`` is ``sum(a**m * b**(j-m))``. Degenerate: ``a == b`` gives the value.
     """
@@ -63,7 +63,7 @@ def mean_row(c, i, k, a, b):
 
 @step
 def integral_row(c, i, k, a, b):
-    """Integral from ``a`` to ``b`` of row ``i``; a short range far from the reference keeps its digits.
+    """Integrate row ``i`` from ``a`` to ``b``; a short range far from the reference keeps its digits.
 
     Degenerate: ``a == b`` gives 0, ``a > b`` the negative integral.
     """
@@ -72,7 +72,7 @@ def integral_row(c, i, k, a, b):
 
 @step
 def shift_row(c, i, k, d, out, o):
-    """Row ``o`` of ``out`` becomes ``t -> c_i(t + d)`` (Taylor shift by repeated synthetic division)."""
+    """Write ``t -> c_i(t + d)`` to row ``o`` of ``out`` (Taylor shift by repeated synthetic division)."""
     for j in range(k):
         out[o, j] = c[i, j]
     if d != 0.0:
@@ -83,7 +83,7 @@ def shift_row(c, i, k, d, out, o):
 
 @step
 def shift_row_exact(c, i, k, d, high, low):
-    """As :func:`shift_row`, in double-double, into the first ``k`` entries of ``high`` and ``low``.
+    """Shift as :func:`shift_row` does, in double-double, into the first ``k`` entries of ``high`` and ``low``.
 
     For shifts that cancel: a range far from the reference it is written about.
     """
@@ -172,7 +172,7 @@ def _multiply(a, b, out):
 
 
 def evaluate(c: Array, t: Array | float) -> Array:
-    """Values of each polynomial at its own ``t``.
+    """Evaluate each polynomial at its own ``t``.
 
     >>> evaluate(np.array([[1.0, 2.0, 3.0], [5.0, 0.0, 0.0]]), np.array([2.0, 9.0]))
     array([17.,  5.])
@@ -184,7 +184,7 @@ def evaluate(c: Array, t: Array | float) -> Array:
 
 
 def evaluate_grid(c: Array, t: Array) -> Array:
-    """Values of every polynomial at every ``t``: shape ``(n, len(t))``."""
+    """Evaluate every polynomial at every ``t``: shape ``(n, len(t))``."""
     c = as_batch(c)
     t = np.ascontiguousarray(t, dtype=np.float64)
     out = np.empty((len(c), len(t)))
@@ -193,7 +193,7 @@ def evaluate_grid(c: Array, t: Array) -> Array:
 
 
 def taylor_shift(c: Array, d: Array | float) -> Array:
-    """The polynomials ``t -> c(t + d)``: what moving the reference by ``d`` seconds does to coefficients.
+    """Return the polynomials ``t -> c(t + d)``: the coefficients after moving the reference by ``d`` seconds.
 
     >>> taylor_shift(np.array([[0.0, 0.0, 1.0]]), 3.0)
     array([[9., 6., 1.]])
@@ -205,7 +205,7 @@ def taylor_shift(c: Array, d: Array | float) -> Array:
 
 
 def derivative(c: Array) -> Array:
-    """Derivatives; a batch of constants gives one column of zeros."""
+    """Differentiate each polynomial; a batch of constants gives one column of zeros."""
     c = as_batch(c)
     out = np.zeros((len(c), max(c.shape[1] - 1, 1)))
     _derivative(c, out)
@@ -213,7 +213,7 @@ def derivative(c: Array) -> Array:
 
 
 def integrate(c: Array, lo: Array | float, hi: Array | float) -> Array:
-    """Integral of each polynomial from its ``lo`` to its ``hi``.
+    """Integrate each polynomial from its ``lo`` to its ``hi``.
 
     >>> integrate(np.array([[0.0, 2.0]]), 1.0, 3.0)
     array([8.])
@@ -225,17 +225,17 @@ def integrate(c: Array, lo: Array | float, hi: Array | float) -> Array:
 
 
 def add(a: Array, b: Array) -> Array:
-    """Row-wise sums; degrees may differ."""
+    """Add row by row; degrees may differ."""
     return combine(a, b, 1.0, 1.0)
 
 
 def subtract(a: Array, b: Array) -> Array:
-    """Row-wise differences ``a - b``; degrees may differ."""
+    """Subtract ``a - b`` row by row; degrees may differ."""
     return combine(a, b, 1.0, -1.0)
 
 
 def combine(a: Array, b: Array, alpha: float, beta: float) -> Array:
-    """Row-wise ``alpha * a + beta * b``; degrees may differ."""
+    """Return ``alpha * a + beta * b`` row by row; degrees may differ."""
     a, b = _same_length(a, b)
     out = np.zeros((len(a), max(a.shape[1], b.shape[1])))
     _combine(a, b, float(alpha), float(beta), out)
@@ -243,7 +243,7 @@ def combine(a: Array, b: Array, alpha: float, beta: float) -> Array:
 
 
 def multiply(a: Array, b: Array) -> Array:
-    """Row-wise products.
+    """Multiply row by row.
 
     >>> multiply(np.array([[1.0, 1.0]]), np.array([[1.0, -1.0]]))
     array([[ 1.,  0., -1.]])

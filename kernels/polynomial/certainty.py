@@ -1,4 +1,4 @@
-"""How surely a comparison of values with error bounds holds (semantics 3.9), as codes of one byte.
+"""Classify comparisons of values with error bounds by their certainty (semantics 3.9), as codes of one byte.
 
 For ``D = left - right`` with ``|error of D| <= e`` a comparison holds for every truth within the bounds (certain), on the model,
 and for some truth (possible). Each implies the next, so the number of them that hold is the code: 3 certain, 2 likely, 1
@@ -10,9 +10,9 @@ possible, 0 not at all::
     D != 0    3 less the code of D = 0
 
 Values that differ by no more than their error, and than the rounding of their own terms, count as equal on the model; values
-without error are compared exactly, as the difference of two numbers has the right sign. Any other error has the rounding of
-``D`` and of its own sum in it: bounds are rounded up by more (:data:`pulse.kernels.rounding.GROWN`). Every code is lowered to
-that of the sample itself. Values that are not numbers satisfy whatever comes out: the caller sees to them.
+without error are compared exactly, as the difference of two floats has the right sign. Any other error includes the rounding of
+``D`` and of its own sum: bounds are rounded up by more (:data:`pulse.kernels.rounding.GROWN`). Every code is at most
+that of the sample itself. The code of a NaN is undefined: the caller handles NaN.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _lower(code, own):
 
 @device
 def compare_forms(left, err_left, right, err_right, form, codes, out):
-    """Codes of ``left R right`` for each sample, at most its own; the form is one of :func:`form_of`, its sides exchanged."""
+    """Write the code of ``left R right`` per sample, at most its own; ``form`` is from :func:`form_of`, with sides exchanged."""
     n = out.shape[0]
     if form == _GREATER:
         for i in range(n):
@@ -108,8 +108,8 @@ def _compare_constant(values, err, constant, form, exchanged, codes, out):
 
 @step
 def _within(q, square, inner, outer, none_inside, strict):
-    """Code of ``d < c`` (``strict``) or ``d <= c``, by squares; ``inner`` and ``outer`` are those of ``c - e`` and ``c + e``."""
-    if strict and square == 0.0:  # nothing is below zero
+    """Return the code of ``d < c`` (``strict``) or ``d <= c`` from squares; ``inner`` and ``outer`` belong to ``c ∓ e``."""
+    if strict and square == 0.0:  # no distance is below zero
         return 0
     if strict:
         certain = 0 if none_inside else (1 if q < inner else 0)
@@ -135,7 +135,7 @@ def _compare_distance(squares, err, square, form, exchanged, codes, out):
         elif exchanged:  # < and <=
             strict = form == _GREATER
             code = _within(q, square, inner, outer, e > 0.0 and (c <= e if strict else c < e), strict)
-        else:  # their negations: what is certain for the one is impossible for the other
+        else:  # their negations: certain for the one means impossible for the other
             strict = form == _GREATER_EQUAL
             code = 3 - _within(q, square, inner, outer, e > 0.0 and (c <= e if strict else c < e), strict)
         out[i] = _lower(code, codes[i])
@@ -144,7 +144,7 @@ def _compare_distance(squares, err, square, form, exchanged, codes, out):
 def compare(
     left: Array, err_left: Array, right: Array, err_right: Array, relation: str, codes: Bytes
 ) -> Bytes:
-    """Code of ``left R right`` for each sample, at most its own.
+    """Return the code of ``left R right`` for each sample, at most its own.
 
     >>> one, err, own = np.array([1.0, 1.0, 1.0]), np.array([0.1, 0.1, 0.1]), np.array([3, 3, 2], np.uint8)
     >>> compare(one, err, np.array([0.5, 0.9, 0.5]), err, ">", own)
@@ -158,7 +158,7 @@ def compare(
 
 
 def compare_constant(values: Array, err: Array, constant: float, relation: str, codes: Bytes) -> Bytes:
-    """Code of ``value R constant`` for each sample, at most its own.
+    """Return the code of ``value R constant`` for each sample, at most its own.
 
     >>> compare_constant(np.array([1.0, 2.0]), np.array([0.5, 0.5]), 1.2, "<", np.array([3, 3], np.uint8))
     array([2, 0], dtype=uint8)
@@ -171,7 +171,7 @@ def compare_constant(values: Array, err: Array, constant: float, relation: str, 
 
 
 def compare_distance(squares: Array, err: Array, square: float, relation: str, codes: Bytes) -> Bytes:
-    """Code of ``d R c`` for each sample, at most its own, from ``d**2``, ``c**2`` and the bound of the error of ``d``.
+    """Return the code of ``d R c`` for each sample, at most its own, from ``d**2``, ``c**2`` and the error bound of ``d``.
 
     A distance is not below zero, so that the three sets are exact (see :mod:`pulse.operators.expressions.solve`); ``c >= 0``.
 
@@ -188,7 +188,7 @@ def compare_distance(squares: Array, err: Array, square: float, relation: str, c
 
 
 def form_of(relation: str) -> tuple[int, bool]:
-    """A comparison as a form of ``D R 0``, and whether its sides are exchanged for it.
+    """Return a comparison as a form of ``D R 0``, and whether its sides are exchanged for it.
 
     >>> form_of(">="), form_of("<=")
     ((1, False), (1, True))
@@ -202,6 +202,6 @@ def _out(arrays: list[Array], codes: Bytes) -> Bytes:
     n = len(codes)
     if codes.dtype != np.uint8 or any(array.shape != (n,) for array in arrays):
         raise ValueError(
-            f"expected arrays of {n} values, as codes (uint8) has, got {[a.shape for a in arrays]}"
+            f"expected arrays of {n} values, one per code (uint8), got {[a.shape for a in arrays]}"
         )
     return recycled(n, np.uint8)

@@ -1,7 +1,6 @@
-"""Minimum and maximum of polynomials on ranges: at the ends and the derivative's roots (semantics 3.6).
+"""Find minimum and maximum of polynomials on ranges: at the ends and the derivative's roots (semantics 3.6).
 
-The critical points also split a range into pieces on which the polynomial is monotone, which is what sliding
-extrema and envelopes work on.
+The critical points also split a range into monotone pieces, which sliding extrema and envelopes use.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _SHRINK = 2.0**-16
 
 @device
 def extrema_work(k):
-    """Scratch for this module's row functions: the derivative in row 0, below it the scratch of its roots."""
+    """Allocate scratch for this module's row functions: the derivative in row 0, below it the scratch of its roots."""
     return np.empty((k + 4, k + 1))
 
 
 @device
 def critical_points_row(c, i, k, lo, hi, work, out):
-    """Interior critical points of row ``i``: the derivative's roots in the open ``(lo, hi)``, ascending.
+    """Find the interior critical points of row ``i``: the derivative's roots in the open ``(lo, hi)``, ascending.
 
-    They go to ``out[0:count]`` (room for ``k``); returns ``count``. Degenerate: constants, empty ranges
+    Written to ``out[0:count]`` (room for ``k``); returns ``count``. Degenerate: constants, empty ranges
     and rows that are not finite have none; points of inflection with a level tangent count, and split a
     monotone stretch harmlessly.
     """
@@ -41,7 +40,7 @@ def critical_points_row(c, i, k, lo, hi, work, out):
 
 @device
 def _critical(c, i, k, lo, hi, work, out):
-    """As :func:`critical_points_row`, with the status of the derivative's roots."""
+    """Run :func:`critical_points_row` and also return the status of the derivative's roots."""
     if not (np.isfinite(c[i, 0]) and np.isfinite(lo) and np.isfinite(hi)):
         return 0, NOT_FINITE
     if k == 1:
@@ -65,11 +64,10 @@ def _critical(c, i, k, lo, hi, work, out):
 
 @device
 def extrema_row(c, i, k, lo, hi, work, out):
-    """``(minimum, maximum, status)`` of row ``i`` on the closed ``[lo, hi]``; ``out`` has room for ``k``.
+    """Return ``(minimum, maximum, status)`` of row ``i`` on the closed ``[lo, hi]``; ``out`` has room for ``k``.
 
-    Degenerate: ``lo == hi`` gives the value there twice; ``hi < lo`` the extrema of nothing, ``(inf,
-    -inf)``; a row or range that is not finite ``(-inf, inf)``, so that whoever prunes by it keeps the
-    row.
+    Degenerate: ``lo == hi`` gives the value there twice; ``hi < lo`` the extrema of the empty set, ``(inf,
+    -inf)``; a row or range that is not finite ``(-inf, inf)``, so that pruning keeps the row.
     """
     count, status = _critical(c, i, k, lo, hi, work, out)
     if status == NOT_FINITE:
@@ -89,11 +87,11 @@ def extrema_row(c, i, k, lo, hi, work, out):
 
 @step
 def _line_extrema(c, i, k, lo, hi):
-    """:func:`extrema_row` of degree 0 or 1, whose extrema are at the ends, where all is as usual; else a status below 0."""
+    """Run :func:`extrema_row` for degree 0 or 1, whose extrema are at the ends; status below 0 for unusual input."""
     first = value_row(c, i, k, lo)
     last = value_row(c, i, k, hi)
     low, high = (first, last) if first < last else (last, first)
-    usual = 0.0 <= hi - lo < _LARGE and low > -_LARGE and high < _LARGE  # false where something is no number
+    usual = 0.0 <= hi - lo < _LARGE and low > -_LARGE and high < _LARGE  # false for NaN
     return low, high, OK if usual else -1
 
 
@@ -126,7 +124,7 @@ def _critical_points(c, lo, hi, flat, offsets, status):
 
 
 def bounds(c: Array, lo: Array | float, hi: Array | float) -> tuple[Array, Array, Integers]:
-    """``(minimum, maximum, status)`` of each polynomial on its closed range; see :func:`extrema_row`.
+    """Return ``(minimum, maximum, status)`` of each polynomial on its closed range; see :func:`extrema_row`.
 
     >>> bounds(np.array([[0.0, -1.0, 1.0]]), 0.0, 2.0)
     (array([-0.25]), array([2.]), array([0]))
@@ -140,7 +138,7 @@ def bounds(c: Array, lo: Array | float, hi: Array | float) -> tuple[Array, Array
 
 
 def critical_points(c: Array, lo: Array | float, hi: Array | float) -> Roots:
-    """Interior critical points of each polynomial in its open range, in CSR; see :func:`critical_points_row`.
+    """Return the interior critical points of each polynomial in its open range, in CSR; see :func:`critical_points_row`.
 
     >>> critical_points(np.array([[0.0, -1.0, 1.0]]), 0.0, 2.0).roots
     array([0.5])

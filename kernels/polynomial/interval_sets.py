@@ -1,8 +1,8 @@
-"""Sets of time intervals, one per row, with open and closed ends (semantics 1.2, 3.2).
+"""Unite, intersect and complement sets of time intervals, one per row, with open and closed ends (semantics 1.2, 3.2).
 
 Every end is a *cut* of the line just before or just after an instant: ``(x, 0)`` or ``(x, 1)``. ``[x`` starts
-at ``(x, 0)``, ``(x`` at ``(x, 1)``; ``x]`` stops at ``(x, 1)``, ``x)`` at ``(x, 0)``; the instant ``x`` is
-what lies between the two. Cuts are ordered, so that an interval of any kind is a plain pair of cuts, two
+at ``(x, 0)``, ``(x`` at ``(x, 1)``; ``x]`` stops at ``(x, 1)``, ``x)`` at ``(x, 0)``; the instant ``x``
+lies between the two. Cuts are ordered, so that an interval of any kind is a plain pair of cuts, two
 intervals join where the cut of one's stop is not before the other's start, and the algebra has no special
 cases.
 """
@@ -38,7 +38,7 @@ UPPER = 2  # bit of ends: the upper end belongs to the interval
 
 
 class IntervalSets(NamedTuple):
-    """One set a row: intervals ``offsets[i]:offsets[i + 1]``, sorted, disjoint, and none joins the next.
+    """A batch of interval sets: row ``i`` has ``offsets[i]:offsets[i + 1]``, sorted, disjoint and not adjacent.
 
     ``bounds`` is (lower, upper), ``ends`` the bits LOWER and UPPER. A single instant is ``lower ==
     upper`` with both.
@@ -51,16 +51,16 @@ class IntervalSets(NamedTuple):
 
 @inlined
 def before(x, side, y, other):
-    """Whether the cut ``(x, side)`` lies before the cut ``(y, other)``."""
+    """Test whether the cut ``(x, side)`` lies before the cut ``(y, other)``."""
     return x < y or (x == y and side < other)
 
 
 @inlined
 def append(start, stop, out, first, at):
-    """Add the interval between two cuts to a row of ``out = (bounds, ends)`` that began at ``first``.
+    """Add the interval between two cuts to a row of ``out = (bounds, ends)`` that starts at ``first``.
 
-    Nothing is added when ``stop`` is not after ``start``; it is joined to the last one where they meet.
-    Starts come in ascending order. Returns the place after the last interval.
+    Nothing is added when ``stop`` is not after ``start``; an interval that meets the last one extends it.
+    Starts come in ascending order. Returns the index after the last interval.
     """
     bounds, ends = out
     if not before(start[0], start[1], stop[0], stop[1]):
@@ -80,21 +80,21 @@ def append(start, stop, out, first, at):
 
 @inlined
 def start_of(bounds, ends, j):
-    """The cut at which interval ``j`` starts."""
+    """Return the cut at which interval ``j`` starts."""
     return bounds[j, 0], 1 - np.int64(ends[j] & LOWER)
 
 
 @inlined
 def stop_of(bounds, ends, j):
-    """The cut at which interval ``j`` stops."""
+    """Return the cut at which interval ``j`` stops."""
     return bounds[j, 1], np.int64(ends[j] >> 1)
 
 
 @device
 def union_row(a, b, out, at):
-    """Union of two sets, each ``(bounds, ends, begin, end)``.
+    """Write the union of two sets, each ``(bounds, ends, begin, end)``, to ``out = (bounds, ends)`` from ``at`` on.
 
-    It is written from ``at`` on in ``out = (bounds, ends)``; returns the place after it.
+    Returns the index after it.
     """
     a_bounds, a_ends, i, a_end = a
     b_bounds, b_ends, j, b_end = b
@@ -115,7 +115,7 @@ def union_row(a, b, out, at):
 
 @device
 def intersect_row(a, b, out, at):
-    """Intersection, as :func:`union_row`."""
+    """Write the intersection, as :func:`union_row` does."""
     a_bounds, a_ends, i, a_end = a
     b_bounds, b_ends, j, b_end = b
     first = at
@@ -135,7 +135,7 @@ def intersect_row(a, b, out, at):
 
 @device
 def complement_row(a, lo, hi, out, at):
-    """What of the half-open ``[lo, hi)`` is not in the set ``a``, as :func:`union_row`."""
+    """Write the half-open ``[lo, hi)`` minus the set ``a``, as :func:`union_row` does."""
     bounds, ends, i, end = a
     first = at
     cut = (lo, 0)
@@ -191,7 +191,7 @@ def _measure(offsets, bounds, out):
 
 
 def union(a: IntervalSets, b: IntervalSets) -> IntervalSets:
-    """Row-wise union: ``OR``.
+    """Unite sets row by row: ``OR``.
 
     >>> ends = np.array([LOWER], dtype=np.uint8)
     >>> sets = [IntervalSets(np.array([0, 1]), np.array([[x, x + 1.0]]), ends) for x in (0.0, 1.0)]
@@ -205,7 +205,7 @@ def union(a: IntervalSets, b: IntervalSets) -> IntervalSets:
 
 
 def intersect(a: IntervalSets, b: IntervalSets) -> IntervalSets:
-    """Row-wise intersection: ``AND``."""
+    """Intersect sets row by row: ``AND``."""
     a, b = _same_length(a, b)
     offsets, bounds, ends = _room(len(a.offsets) - 1, len(a.bounds) + len(b.bounds))
     _intersect(*a, *b, offsets, bounds, ends)
@@ -213,7 +213,7 @@ def intersect(a: IntervalSets, b: IntervalSets) -> IntervalSets:
 
 
 def complement(a: IntervalSets, lo: Array | float, hi: Array | float) -> IntervalSets:
-    """What of each row's half-open ``[lo, hi)`` is not in its set: ``NOT``. Nothing where ``hi <= lo``."""
+    """Return each row's half-open ``[lo, hi)`` minus its set: ``NOT``. Empty where ``hi <= lo``."""
     a = _checked(a)
     n = len(a.offsets) - 1
     offsets, bounds, ends = _room(n, len(a.bounds) + n)
@@ -222,7 +222,7 @@ def complement(a: IntervalSets, lo: Array | float, hi: Array | float) -> Interva
 
 
 def full(lo: Array, hi: Array) -> IntervalSets:
-    """Each row's whole half-open ``[lo, hi)``; the empty set where ``hi <= lo``."""
+    """Return each row's whole half-open ``[lo, hi)``; the empty set where ``hi <= lo``."""
     lo = _numbers(lo, len(lo))
     hi = _numbers(hi, len(lo))
     some = lo < hi
@@ -232,7 +232,7 @@ def full(lo: Array, hi: Array) -> IntervalSets:
 
 
 def measure(a: IntervalSets) -> Array:
-    """Total length of each row's set; instants have none."""
+    """Return the total length of each row's set; instants have length 0."""
     a = _checked(a)
     out = np.empty(len(a.offsets) - 1)
     _measure(a.offsets, a.bounds, out)
@@ -240,7 +240,7 @@ def measure(a: IntervalSets) -> Array:
 
 
 def trim(offsets: Integers, bounds: Array, ends: Bytes) -> IntervalSets:
-    """The sets that a kernel wrote into arrays with room to spare, without that room."""
+    """Build the sets that a kernel wrote into oversized arrays, dropping the unused tail."""
     used = offsets[-1]
     return IntervalSets(offsets, bounds[:used].copy(), ends[:used].copy())
 
@@ -272,5 +272,7 @@ def _checked(a: IntervalSets) -> IntervalSets:
 def _same_length(a: IntervalSets, b: IntervalSets) -> tuple[IntervalSets, IntervalSets]:
     a, b = _checked(a), _checked(b)
     if len(a.offsets) != len(b.offsets):
-        raise ValueError(f"expected as many sets in both, got {len(a.offsets) - 1} and {len(b.offsets) - 1}")
+        raise ValueError(
+            f"expected two batches of one length, got {len(a.offsets) - 1} and {len(b.offsets) - 1}"
+        )
     return a, b

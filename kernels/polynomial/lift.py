@@ -1,4 +1,4 @@
-"""Smooth functions of piecewise polynomials, as piecewise polynomials with a certified error (semantics 3.3, 4.2).
+"""Approximate smooth functions of piecewise polynomials by piecewise polynomials with a certified error (semantics 3.3, 4.2).
 
 For a piece ``p`` on a range of time, ``[m, M]`` is the range of its values. ``f`` is interpolated on ``[m,
 M]``, in the *value*, at the ``d + 1`` Chebyshev nodes by ``q`` of degree ``d``, and ``q(p(t))`` is the
@@ -7,7 +7,7 @@ result, of degree ``d * deg(p)``. With ``n = d + 1`` and ``half = (M - m) / 2``:
     |f - q| <= max |f^(n)| on [m, M] * half**n / (2**d * n!)
 
 The derivatives are monotone, or bounded by one, so their maximum is known (:func:`interpolation_error`). To
-that is added a bound of all rounding (:func:`_approximate`). Where the sum exceeds the asked bound, the range
+that is added a bound of all rounding (:func:`_approximate`). Where the sum exceeds the requested bound, the range
 of time is halved.
 
 ``sqrt`` near zero has no bounded derivative; there ``v / sqrt(M) + sqrt(M) / 8`` is within ``sqrt(M) / 8`` of
@@ -38,14 +38,14 @@ Ints = npt.NDArray[np.int64]
 SQRT, RECIPROCAL, EXP, LOG, SIN, COS = range(6)
 FUNCTIONS = {"sqrt": SQRT, "reciprocal": RECIPROCAL, "exp": EXP, "log": LOG, "sin": SIN, "cos": COS}
 
-UNIT = 2.0**-53  # one rounding, relatively
-MAX_HALVINGS = 60  # of one input piece's range, one inside the other
-MAX_PIECES = 1 << 16  # made of one input piece; more is a bound nobody meant
-VALUE_UNITS = 8.0  # roundings in a library's sqrt, exp, log, sin, cos: 4 ulp is the laxest of those in use
+UNIT = 2.0**-53  # one relative rounding
+MAX_HALVINGS = 60  # nested halvings of one input piece's range
+MAX_PIECES = 1 << 16  # output pieces per input piece; more indicates a mistaken bound
+VALUE_UNITS = 8.0  # roundings in a library's sqrt, exp, log, sin, cos: the least accurate in use has 4 ulp
 # Roundings, of the magnitude of its terms, that a square of a distance may carry from where it was computed:
 # differences, products, their sum and a shift, for degrees up to 8. Below zero by no more than that is zero.
 NEGATIVE_UNITS = 64.0
-_FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
+_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
 _FULL = -1  # no room in the output
 
 
@@ -73,7 +73,7 @@ def _function(code, v):
 
 @step
 def _bounds_of(code, m, M):
-    """``(max |f|, max |f'| * max |v|)`` on ``[m, M]``, within the domain. Each maximum is taken at an end."""
+    """Return ``(max |f|, max |f'| * max |v|)`` on ``[m, M]``, within the domain. Each maximum is taken at an end."""
     farthest = max(abs(m), abs(M))
     if code == SQRT:
         return math.sqrt(M), (0.5 * M / math.sqrt(m) if m > 0.0 else np.inf)
@@ -90,7 +90,7 @@ def _bounds_of(code, m, M):
 
 @step
 def interpolation_error(code, d, m, M):
-    """Largest distance of ``f`` from its Chebyshev interpolant of degree ``d`` on ``[m, M]``: see the module's text.
+    """Bound the distance of ``f`` from its Chebyshev interpolant of degree ``d`` on ``[m, M]``: see the module's text.
 
     With ``n = d + 1``: sqrt ``|1/2 (1/2 - 1) … (1/2 - d)| m**(1/2 - n)``, decreasing in ``m``; reciprocal
     ``n! / |v|**(n + 1)``, largest at the end next to zero; exp ``exp(M)``; log ``d! / m**n``; sin, cos ``<=
@@ -122,7 +122,7 @@ def interpolation_error(code, d, m, M):
 
 @step
 def _interpolate(code, m, M, basis, q, values):
-    """Coefficients of the interpolant in ``y = (v - centre) / half`` into ``q``; returns ``(degree, certified error)``.
+    """Write the interpolant's coefficients in ``y = (v - centre) / half`` to ``q``; return ``(degree, certified error)``.
 
     Rounding: the values at the nodes err by ``VALUE_UNITS`` and by the slope times two roundings of the node;
     forming ``q`` adds ``n + 8`` roundings (the sum, and the basis itself). Both grow by at most the sum of
@@ -155,7 +155,7 @@ def _interpolate(code, m, M, basis, q, values):
 
 @step
 def _load(ref, c, i, origin, upper, lower):
-    """Both halves of piece ``i`` about ``origin``, in double-double, with nothing lost but ``2**-100``."""
+    """Write both halves of piece ``i`` about ``origin``, in double-double, with a relative loss of ``2**-100``."""
     k = c.shape[1]
     for j in range(k):
         upper[j] = c[i, j]
@@ -166,7 +166,7 @@ def _load(ref, c, i, origin, upper, lower):
 
 @routine
 def _value_range(code, c, i, reach, lo, hi, scratch):
-    """``(m, M, beyond, status)``: the values of row 0 of ``g`` on ``[lo, hi]``, widened by their rounding.
+    """Return ``(m, M, beyond, status)``: the range of row 0 of ``g`` on ``[lo, hi]``, widened by its rounding.
 
     A critical point missed or misplaced by rounding costs ``2 * k`` roundings of the derivative's terms,
     which sum to ``k`` times those of the polynomial; its value costs ``2 * k`` more. ``beyond`` is how far
@@ -196,7 +196,7 @@ def _value_range(code, c, i, reach, lo, hi, scratch):
 
 @routine
 def _approximate(code, c, i, reach, lo, hi, basis, scratch):
-    """``q(p(t))`` on ``[lo, hi]`` into ``out``, from piece ``i`` in ``g``; returns ``(certified error, status)``.
+    """Write ``q(p(t))`` on ``[lo, hi]`` to ``out``, from piece ``i`` in ``g``; return ``(certified error, status)``.
 
     Composition: coefficient by coefficient, ``y`` carries 4 roundings, and each of the ``d`` Horner steps
     adds ``k + 1`` and those of ``y``. So it errs by at most ``2 * (d * (k + 7) + 4)`` roundings of
@@ -208,7 +208,7 @@ def _approximate(code, c, i, reach, lo, hi, basis, scratch):
     if status != OK:
         return np.inf, status
     if not _in_domain(code, m, M):
-        return np.inf, OK  # only rounding touches zero: a shorter range may be clear of it
+        return np.inf, OK  # only the rounding reaches zero: a shorter range may avoid it
     for j in range(len(out)):
         out[j] = 0.0
     if m == M:  # the zero polynomial: all others have some rounding
@@ -235,7 +235,7 @@ def _approximate(code, c, i, reach, lo, hi, basis, scratch):
 
 @step
 def _compose(q, d, y, k, out, former):
-    """``q(y(t))`` by Horner's rule on polynomials; returns the sum of its coefficients' magnitudes."""
+    """Compute ``q(y(t))`` by Horner's rule on polynomials; return the sum of its coefficients' magnitudes."""
     out[0] = q[d]
     count = 1
     for degree in range(d - 1, -1, -1):
@@ -256,7 +256,7 @@ def _compose(q, d, y, k, out, former):
 
 @routine
 def _lift_piece(code, ref, span, c, i, basis, scratch, ends, filled, result):
-    """Lift piece ``i`` into the output from row ``filled`` on; returns ``(rows filled, status)``.
+    """Lift piece ``i`` into the output from row ``filled`` on; return ``(rows filled, status)``.
 
     Depth first from the left: ``ends`` is the stack of the ranges' right ends, in seconds from the piece's
     first whole microsecond.
@@ -300,13 +300,13 @@ def _lift_piece(code, ref, span, c, i, basis, scratch, ends, filled, result):
 
 @kernel(INT, IN_INT1, IN2, IN2, IN2, OUT_INT1, OUT_INT1, OUT_INT2, OUT2)
 def _lift(code, ref, span, c, basis, progress, status, at, rows):
-    """Lift from piece ``progress[0]`` and row ``progress[1]`` on while there is room; ``progress`` tells how far."""
+    """Lift from piece ``progress[0]`` and row ``progress[1]`` on while there is room; ``progress`` is updated."""
     k = c.shape[1]
     wide = rows.shape[1] - 3
     small = np.empty((2, basis.shape[0] + k))
     g = np.empty((2, k))
     room = (np.empty(k), small[0], small[1], np.empty(wide), np.empty(wide))
-    scratch = (g, extrema_work(k), *room, g[0], g[1])  # the rows of `g` are cut out once
+    scratch = (g, extrema_work(k), *room, g[0], g[1])  # slice the rows of `g` once
     ends = np.empty(MAX_HALVINGS + 1)
     while progress[0] < len(ref):
         i = progress[0]
@@ -340,7 +340,7 @@ def _absolute(lo, hi, c, status, source, span, out):
             end = roots[j] if j < count else hi[i]
             if end > begin or (j == count and filled == first):
                 sign = -1.0 if value_row(c, i, k, begin + 0.5 * (end - begin)) < 0.0 else 1.0
-                if filled > first and sign == span[filled - 1, 2]:  # touched zero, but did not cross it
+                if filled > first and sign == span[filled - 1, 2]:  # touches zero without crossing it
                     span[filled - 1, 1] = end
                 else:
                     source[filled] = i
@@ -353,7 +353,7 @@ def _absolute(lo, hi, c, status, source, span, out):
 
 
 class Lifted(NamedTuple):
-    """Pieces that approximate a function of the input pieces ``source``, to within ``err``; ``status`` is per input piece."""
+    """A batch of pieces that approximate a function of the pieces ``source`` within ``err``; ``status`` is per input piece."""
 
     source: Ints
     ref: Ints
@@ -365,7 +365,7 @@ class Lifted(NamedTuple):
 
 
 class AbsoluteLift(NamedTuple):
-    """Pieces that are the absolute values of the input pieces ``source``; ``status`` is per input piece."""
+    """A batch of pieces that are the absolute values of the input pieces ``source``; ``status`` is per input piece."""
 
     source: Ints
     ref: Ints
@@ -384,12 +384,12 @@ def lift(
     bound: Array | float,
     order: int = 2,
 ) -> Lifted:
-    """``function`` (a name of ``FUNCTIONS``, or its code) of each piece, to within ``bound`` (one, or one per piece).
+    """Apply ``function`` (a name of ``FUNCTIONS``, or its code) to each piece, within ``bound`` (one, or one per piece).
 
     Output pieces have ``order * (k - 1) + 1`` coefficients, about the whole microsecond nearest their middle.
     ``err`` bounds, at every instant of the output's range, the distance of the output from the function of
-    the input, both taken exactly. A ``sqrt`` takes values that are below zero by no more than their rounding
-    as zero. An input piece without output has a status: ``OUT_OF_DOMAIN`` (really negative under ``sqrt``,
+    the input, both taken exactly. A ``sqrt`` treats values that are below zero by no more than their rounding
+    as zero. An input piece without output has a status: ``OUT_OF_DOMAIN`` (negative beyond rounding under ``sqrt``,
     touching zero under ``reciprocal`` or ``log``), ``NOT_CONVERGED`` (the bound needs too many pieces, or is
     below rounding), ``NOT_FINITE``, ``EMPTY_RANGE``.
 
@@ -420,7 +420,7 @@ def lift(
 
 
 def absolute(ref: Ints, lo: Array, hi: Array, c: Array) -> AbsoluteLift:
-    """Absolute values, exact: each piece is cut where it crosses zero, and negated where it is negative.
+    """Return exact absolute values: each piece is cut where it crosses zero, and negated where it is negative.
 
     >>> made = absolute(np.array([0]), np.array([0.0]), np.array([3.0]), np.array([[-1.0, 1.0]]))
     >>> made.lo, made.c
@@ -437,7 +437,7 @@ def absolute(ref: Ints, lo: Array, hi: Array, c: Array) -> AbsoluteLift:
 
 
 def _basis(order: int) -> Array:
-    """Column 0: the Chebyshev nodes. Row ``j`` of the rest: the weights of the values there in coefficient ``j``."""
+    """Return the Chebyshev nodes (column 0) and, in row ``j`` of the rest, the nodes' weights in coefficient ``j``."""
     n = order + 1
     angles = np.pi * (2 * np.arange(n) + 1) / (2 * n)
     weights = np.zeros((n, n))

@@ -1,16 +1,16 @@
-"""Real roots of batches of polynomials on closed ranges (semantics 3.2).
+"""Find the real roots of batches of polynomials on closed ranges (semantics 3.2).
 
 Row ``i`` is moved to the centre of its range and scaled, ``q(u) = p(mid + half * u)`` with ``u`` in [-1, 1],
 so that a range far from the reference, of a microsecond or of a year, is the same problem. The move is done
 in double-double where plain arithmetic would lose digits. Linear and quadratic pieces have closed forms;
 above, the roots of the derivative split the range into monotone pieces (the *knots* are the two ends and
 those roots), and a safeguarded Newton finishes each piece whose ends differ in sign. A double root is a knot
-at which the value vanishes. Where Descartes' rule shows none or one root at a glance, that chain is spared.
+at which the value vanishes. Where Descartes' rule shows at most one root, that chain is skipped.
 
-What counts as zero. Horner's rule on [-1, 1] errs by at most ``k * eps * S`` with ``S = sum(|q_j|)``; scaling
+The tolerance for zero: Horner's rule on [-1, 1] errs by at most ``k * eps * S`` with ``S = sum(|q_j|)``; scaling
 and rounding the moved coefficients adds as much again; a plain move errs by ``k * eps`` times the magnitude
-before the move, which stands in for ``S`` then. So ``tolerance = 2 * k * eps * S + noise``. At the two ends
-the value may also be off by what one rounding of the end itself does to it. Neighbouring knots that are both
+before the move, which then replaces ``S``. So ``tolerance = 2 * k * eps * S + noise``. At the two ends
+the value may also be off by the effect of one rounding of the end itself. Neighbouring knots that are both
 zero bound a piece that is zero, and count as one root.
 """
 
@@ -33,8 +33,8 @@ Integers = npt.NDArray[np.int64]
 EPS = 2.220446049250313e-16
 TOLERANCE = 2 * EPS  # times k * S: see the module's text
 PLAIN_SHIFT_LOSS = 8.0  # a plain move may lose this factor before it is redone in double-double
-NEGLIGIBLE = EPS / 4  # leading coefficients that together move no value by more are left out
-KNOT_STEP = 1e-9  # last Newton step of a critical point: its square, which the value feels, is far below eps
+NEGLIGIBLE = EPS / 4  # leading coefficients that together change no value by more are dropped
+KNOT_STEP = 1e-9  # last Newton step of a critical point: the value changes by its square, far below eps
 _ROOM = 2.0**-16
 _LARGEST = 1.7976931348623157e308
 # Coefficients and times within these, of at most _PLAIN_K coefficients, need no scaling: squares stay
@@ -42,11 +42,11 @@ _LARGEST = 1.7976931348623157e308
 _PLAIN_C = 1e40
 _PLAIN_T = 1e10
 _PLAIN_K = 10
-_TABLE_K = 10  # up to so many coefficients Descartes' rule is tried first
+_TABLE_K = 10  # up to this many coefficients Descartes' rule is tried first
 
 
 def _bernstein_table():
-    """Entry ``[d, j, i]``: Bernstein coefficient ``i``, of degree ``d`` on [-1, 1], of ``u**j``.
+    """Return a table with entry ``[d, j, i]``: Bernstein coefficient ``i``, of degree ``d`` on [-1, 1], of ``u**j``.
 
     ``u**j = (s - r)**j * (s + r)**(d - j)`` with ``s = (1 + u) / 2``, ``r = 1 - s``; coefficient ``i`` is
     that of ``s**i * r**(d - i)`` over ``comb(d, i)``. None exceeds 1, so rounding stays that of the sum.
@@ -64,16 +64,16 @@ _BERNSTEIN = _bernstein_table()
 
 @device
 def root_work(k):
-    """Scratch for :func:`roots_row` on polynomials of up to ``k`` coefficients."""
+    """Allocate scratch for :func:`roots_row` on polynomials of up to ``k`` coefficients."""
     return np.empty((k + 4, k + 1))
 
 
 @step
 def roots_row(c, i, k, lo, hi, noise, work, out):
-    """Distinct real roots, ascending, of ``k`` coefficients of row ``i`` in the closed ``[lo, hi]``.
+    """Find the distinct real roots, ascending, of ``k`` coefficients of row ``i`` in the closed ``[lo, hi]``.
 
-    They go to ``out[0:count]`` (room for ``k``); returns ``(count, status)``. Values of at most ``noise
-    >= 0``, an absolute level, count as zero, besides those of the own rounding. Degenerate: a polynomial
+    Written to ``out[0:count]`` (room for ``k``); returns ``(count, status)``. Values of at most ``noise
+    >= 0``, an absolute level, count as zero, as do those within the rounding. Degenerate: a polynomial
     that is zero, or within the noise, on the whole range is ZERO_POLYNOMIAL without roots; ``lo == hi``
     has a root where the value vanishes but for the rounding of ``lo`` and the coefficients; ``hi < lo``
     is EMPTY_RANGE; NaN and infinities are NOT_FINITE.
@@ -89,7 +89,7 @@ def roots_row(c, i, k, lo, hi, noise, work, out):
     if n == 0:
         return 0, ZERO_POLYNOMIAL
     if exponent != 0 and noise > 0.0:
-        if math.frexp(noise)[1] - exponent > 60:  # far above every value; scaling it would overflow
+        if math.frexp(noise)[1] - exponent > 60:  # far above every value; scaling would overflow
             return 0, ZERO_POLYNOMIAL
         noise = math.ldexp(noise, -exponent)
     if time_exponent != 0:
@@ -108,7 +108,7 @@ def roots_row(c, i, k, lo, hi, noise, work, out):
         t = work[k + 1, j]
         if time_exponent != 0:
             t = math.ldexp(t, time_exponent)
-        if kept == 0 or t > out[kept - 1]:  # roots that round to one instant are one
+        if kept == 0 or t > out[kept - 1]:  # merge roots that round to one instant
             out[kept] = t
             kept += 1
     return kept, OK
@@ -148,7 +148,7 @@ def _load(c, i, k, reach, work):
 
 @step
 def _scaled_roots(work, k, n, lo, hi, noise):
-    """Roots of the ``n`` coefficients in row ``k + 3``, ascending in row ``k + 1``; -1 when all is zero."""
+    """Find the roots of the ``n`` coefficients in row ``k + 3``, ascending in row ``k + 1``; -1 when all is zero."""
     mid = 0.5 * (lo + hi)
     half = max(hi - mid, mid - lo)
     reach = max(abs(lo), abs(hi))
@@ -163,7 +163,7 @@ def _scaled_roots(work, k, n, lo, hi, noise):
     rest = 0.0
     for j in range(1, n):
         rest += abs(work[0, j])
-    jitter = EPS * reach / half  # what one rounding of an end is in u
+    jitter = EPS * reach / half  # one rounding of an end, in u
     if abs(work[0, 0]) - rest > tolerance + jitter * n * rest:
         return 0
     a, b = (lo - mid) / half, (hi - mid) / half
@@ -187,9 +187,9 @@ def _scaled_roots(work, k, n, lo, hi, noise):
 
 @step
 def _centre(work, k, n, mid, half, reach):
-    """Row 0 of ``work`` becomes ``u -> p(mid + half * u)``.
+    """Write ``u -> p(mid + half * u)`` to row 0 of ``work``.
 
-    Returns the sum of magnitudes, and the one rounding goes by: that before the move if it was done plainly.
+    Returns the sum of magnitudes, and the sum that bounds rounding: the one before the move if it was a plain move.
     """
     before = 0.0
     for j in range(n - 1, -1, -1):
@@ -211,7 +211,7 @@ def _centre(work, k, n, mid, half, reach):
 
 @step
 def _stretch(work, n, half):
-    """Multiply coefficient ``j`` of row 0 by ``half**j``; returns the sum of magnitudes."""
+    """Multiply coefficient ``j`` of row 0 by ``half**j``; return the sum of magnitudes."""
     total = abs(work[0, 0])
     power = 1.0
     for j in range(1, n):
@@ -223,11 +223,11 @@ def _stretch(work, n, half):
 
 @step
 def _at_most_one(work, k, n, a, b, settings):
-    """Roots of row 0 in [a, b] where a glance shows none or one, into row ``k + 1``; -1 where it does not.
+    """Find the roots of row 0 in [a, b] if Descartes' rule shows at most one, into row ``k + 1``; else return -1.
 
     Descartes' rule: in Bernstein form on [-1, 1] there are no more roots, double ones counted twice, than
-    changes of sign. With all coefficients beyond ``margin`` that is so too of the polynomial moved by
-    anything within the tolerance, so no touch within it is missed. ``settings`` is ``(margin, floor)``.
+    changes of sign. With all coefficients beyond ``margin`` that also holds for any perturbation within the
+    tolerance, so no touching root within it is missed. ``settings`` is ``(margin, floor)``.
     """
     margin, floor = settings
     for i in range(n):
@@ -253,9 +253,9 @@ def _at_most_one(work, k, n, a, b, settings):
 
 @step
 def _critical(work, k, n, a, b):
-    """Critical points of row 0 in ``(a, b)``, ascending in row ``k + 2`` of ``work``; returns how many.
+    """Find the critical points of row 0 in ``(a, b)``, ascending in row ``k + 2`` of ``work``; return how many.
 
-    Derivatives go to rows 1, 2, … until one has plainly no root in [-1, 1], or is linear; then back up.
+    Derivatives go to rows 1, 2, … until one clearly has no root in [-1, 1], or is linear; then back up.
     """
     level = 0
     knots = 0
@@ -292,9 +292,9 @@ def _critical(work, k, n, a, b):
 
 @step
 def _quadratic_knots(work, row, into, a, b):
-    """Roots of a quadratic ``row`` in ``(a, b)``, ascending in row ``into``; returns how many.
+    """Find the roots of a quadratic ``row`` in ``(a, b)``, ascending in row ``into``; return how many.
 
-    Near a double root they are good to sqrt(eps), which is enough where what they split is flat.
+    Near a double root they are accurate to sqrt(eps), which suffices because the function they split is flat there.
     """
     c0, c1, c2 = work[row, 0], work[row, 1], work[row, 2]
     discriminant = c1 * c1 - 4.0 * c2 * c0
@@ -315,7 +315,7 @@ def _quadratic_knots(work, row, into, a, b):
 
 @step
 def _between(work, row, n, knots, a, b, settings):
-    """Roots of ``row`` in [a, b], ascending in row ``k + 1``, given its critical points in row ``k + 2``.
+    """Find the roots of ``row`` in [a, b], ascending in row ``k + 1``, given its critical points in row ``k + 2``.
 
     ``settings`` is ``(k, tolerance, jitter of the ends, last step, smallest value worth a step)``.
     Returns how many, or -1 when every knot, and so every value between, is within the tolerance.
@@ -342,7 +342,7 @@ def _between(work, row, n, knots, a, b, settings):
                 smallest = 0.0 if is_end else abs(v)
             elif (
                 is_end or abs(v) < smallest
-            ):  # one cluster with the knot before: the end, or the smallest, stands for it
+            ):  # one cluster with the previous knot: the end, or the smallest, represents it
                 work[k + 1, count - 1] = x
                 smallest = abs(v)
         elif j > 0 and s * s0 < 0:
@@ -356,7 +356,7 @@ def _between(work, row, n, knots, a, b, settings):
 
 @step
 def _value(work, row, n, x):
-    """Value of ``row`` at ``x``."""
+    """Evaluate ``row`` at ``x``."""
     value = work[row, n - 1]
     for j in range(n - 2, -1, -1):
         value = value * x + work[row, j]
@@ -365,7 +365,7 @@ def _value(work, row, n, x):
 
 @step
 def _slope(work, row, n, x):
-    """Derivative of ``row`` at ``x``."""
+    """Evaluate the derivative of ``row`` at ``x``."""
     slope = (n - 1) * work[row, n - 1]
     for j in range(n - 2, 0, -1):
         slope = slope * x + j * work[row, j]
@@ -374,7 +374,7 @@ def _slope(work, row, n, x):
 
 @step
 def _inside(work, row, n, left, right, step, floor):
-    """The root of ``row`` in a monotone piece, given (x, value) at its two ends, of opposite signs."""
+    """Find the root of ``row`` in a monotone piece, given (x, value) at its two ends, of opposite signs."""
     if n == 2:
         x = -work[row, 0] / work[row, 1]
     elif n == 3:
@@ -386,7 +386,7 @@ def _inside(work, row, n, left, right, step, floor):
 
 @step
 def _quadratic(c0, c1, c2, rising):
-    """The root of ``c0 + c1 x + c2 x**2`` at which it rises (or falls), without cancellation.
+    """Find the root of ``c0 + c1 x + c2 x**2`` at which it rises (or falls), without cancellation.
 
     With ``q = -(c1 + sign(c1) sqrt(D)) / 2`` the roots are ``q / c2``, where the slope has the sign of
     ``-c1``, and ``c0 / q``. The discriminant is the rounded sum of two exact products.
@@ -405,9 +405,9 @@ def _quadratic(c0, c1, c2, rising):
 
 @step
 def _newton(work, row, n, left, right, step, floor):
-    """Newton from the secant's point, halving the bracket where it leaves it or is slow.
+    """Run Newton's method from the secant's point, bisecting where a step leaves the bracket or is slow.
 
-    Ends when a step is at most ``step`` or a value at most ``floor``: below it, signs are rounding.
+    Ends when a step is at most ``step`` or a value at most ``floor``: below it, signs are only rounding.
     """
     a, va = left
     b, vb = right
@@ -442,14 +442,14 @@ def _newton(work, row, n, left, right, step, floor):
 
 @step
 def value_row(c, i, k, t):
-    """Value of row ``i`` at ``t``, in double-double where cancellation would cost it its digits.
+    """Evaluate row ``i`` at ``t``, in double-double where cancellation would lose digits.
 
-    So the sign is right, and the value good to a few ulps, also far from the reference. (Magnitudes near
-    overflow are left plain: double-double products would overflow first.)
+    So the sign is right, and the value accurate to a few ulps, also far from the reference. (Magnitudes near
+    overflow use plain arithmetic: double-double products would overflow first.)
     """
     value = c[i, k - 1]
     reach = abs(t)
-    size = _ROOM * abs(value)  # the sum of magnitudes, kept from overflowing where the value does not
+    size = _ROOM * abs(value)  # the sum of magnitudes, scaled so that it overflows only where the value does
     for j in range(k - 2, -1, -1):
         value = value * t + c[i, j]
         size = size * reach + _ROOM * abs(c[i, j])
@@ -463,7 +463,7 @@ def value_row(c, i, k, t):
 
 
 class Roots(NamedTuple):
-    """Roots of a batch: those of row ``i`` are ``roots[offsets[i]:offsets[i + 1]]``, ascending."""
+    """The roots of a batch: row ``i`` has ``roots[offsets[i]:offsets[i + 1]]``, ascending."""
 
     offsets: Integers
     roots: Array
@@ -486,7 +486,7 @@ def _real_roots(c, lo, hi, noise, flat, offsets, status):
 
 
 def real_roots(c: Array, lo: Array | float, hi: Array | float, noise: Array | float = 0.0) -> Roots:
-    """Distinct real roots of each polynomial in its closed range; degenerate cases as :func:`roots_row`.
+    """Find the distinct real roots of each polynomial in its closed range; degenerate cases as :func:`roots_row`.
 
     >>> real_roots(np.array([[-2.0, 0.0, 1.0], [0.25, -1.0, 1.0]]), 0.0, 2.0)
     Roots(offsets=array([0, 1, 2]), roots=array([1.41421356, 0.5       ]), status=array([0, 0]))

@@ -1,15 +1,15 @@
-"""In which band about zero a whole range of a model with an error bound lies: what decides a comparison without any roots.
+"""Classify whole ranges of a model with an error bound into bands about zero, to decide comparisons without root finding.
 
 For ``D = left - right`` with ``|error of D| <= e`` there are four bands, and a comparison has one answer in each (semantics 3.9;
 the table of :mod:`pulse.operators.expressions.solve`)::
 
-    BELOW      D < -e        no truth is zero or above
+    BELOW      D < -e        every truth is below zero
     UNDER      -e < D < 0    the model is below, some truth is not
     OVER       0 < D < e
     ABOVE      D > e
 
-A row has a band if all values of D on its closed range lie in it, clear of both edges by a multiple of rounding; so roots and
-signs could find nothing else. Where they do not, where a value is not finite and where the range is empty, the row is
+A row has a band if all values of D on its closed range lie in it, clear of both edges by a multiple of rounding; roots and
+signs would then give the same answer. Otherwise, and where a value is not finite or the range is empty, the row is
 MIXED: to be solved. Most segments of most queries have a band, and finding it takes two values of a line.
 """
 
@@ -29,13 +29,13 @@ Bytes = npt.NDArray[np.uint8]
 
 BELOW, UNDER, OVER, ABOVE, MIXED = range(5)
 
-# Solving takes values within 4 k eps of the terms' magnitude for zero, and its roots err by 2 k eps of it (kernels.roots).
+# Solving treats values within 4 k eps of the terms' magnitude as zero, and its roots err by 2 k eps of it (polynomial.roots).
 _CLEAR = 16 * 2.220446049250313e-16
 
 
 @step
 def band_of(low, high, e, margin):
-    """The band of values between ``low`` and ``high``; not being a number compares as false, and so is MIXED."""
+    """Return the band of values between ``low`` and ``high``; NaN compares as false and gives MIXED."""
     if low > margin:
         if low > e + margin and e < np.inf and high < np.inf:
             return ABOVE
@@ -51,7 +51,7 @@ def band_of(low, high, e, margin):
 
 @step
 def _ends_in(c, i, k, span, other, e, scale):
-    """The band of a row of degree 0 or 1, whose extremes are its ends."""
+    """Return the band of a row of degree 0 or 1, whose extremes are at its ends."""
     lo, hi = span
     first = horner(c, i, k, lo) - other
     last = horner(c, i, k, hi) - other
@@ -106,7 +106,7 @@ def _bands_of_distance(dx, dy, lo, hi, err, square, out):
         inner = (level - e) * (level - e) if level > e else -np.inf
         margin = 3 * _CLEAR * (x * x + y * y + outer)
         out[i] = MIXED
-        if begin <= end and margin < np.inf:  # false where something is no number
+        if begin <= end and margin < np.inf:  # false for NaN
             if low > outer + margin:
                 out[i] = ABOVE
             elif high < inner - margin:
@@ -118,9 +118,9 @@ def _bands_of_distance(dx, dy, lo, hi, err, square, out):
 
 
 def bands_of_distance(dx: Array, dy: Array, lo: Array, hi: Array, err: Array, square: float) -> Bytes:
-    """The band of a distance ``sqrt(dx^2 + dy^2)``, which errs by at most ``err``, about the root of ``square >= 0``.
+    """Return the band of a distance ``sqrt(dx^2 + dy^2)``, which errs by at most ``err``, about the root of ``square >= 0``.
 
-    Of lines; where either is of a higher degree all rows are MIXED. No distance is below zero, so none is surely below a level
+    For lines; if either has a higher degree all rows are MIXED. No distance is below zero, so none is certainly below a level
     that is within the error.
 
     >>> bands_of_distance(np.array([[-3.0, 1.0]]), np.array([[4.0]]), 0.0, 1.0, 0.5, 9.0).tolist()
@@ -135,7 +135,7 @@ def bands_of_distance(dx: Array, dy: Array, lo: Array, hi: Array, err: Array, sq
 
 
 def bands_about(c: Array, lo: Array, hi: Array, err: Array, level: float) -> Bytes:
-    """The band of each row of ``c`` about a level, on its closed ``[lo, hi]``.
+    """Return the band of each row of ``c`` about a level, on its closed ``[lo, hi]``.
 
     >>> bands_about(np.array([[5.0, 0.4], [5.0, -1.0], [5.0, -1.0]]), 0.0, np.array([1.0, 1.0, 9.0]), 2.0, 3.5).tolist()
     [2, 2, 4]
@@ -154,7 +154,7 @@ def bands_about(c: Array, lo: Array, hi: Array, err: Array, level: float) -> Byt
 
 
 def bands_between(a: Array, b: Array, lo: Array, hi: Array, err: Array) -> Bytes:
-    """The band of each difference ``a - b``, which errs by at most ``err``.
+    """Return the band of each difference ``a - b``, which errs by at most ``err``.
 
     >>> bands_between(np.array([[5.0, 1.0]]), np.array([[5.0, 2.0]]), 1.0, 2.0, 0.0).tolist()
     [0]

@@ -1,7 +1,7 @@
-"""When a polynomial is below, at or above zero: ``p(t) R 0`` as sets of intervals (semantics 3.2).
+"""Solve ``p(t) R 0`` for the sets of intervals on which it holds (semantics 3.2).
 
-The roots cut the range; between two of them the sign is that of a value in between, never of a count of
-roots, so touching and crossing need no telling apart. At a root the value is zero.
+The roots cut the range; between two of them the sign is taken from a value in between, never from a count of
+roots, so touching and crossing roots need no distinction. At a root the value is zero.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ LT, EQ, GT = 1, 2, 4
 LE, NE, GE = LT | EQ, LT | GT, EQ | GT
 RELATIONS = {"<": LT, "<=": LE, "=": EQ, "!=": NE, ">=": GE, ">": GT}
 
-_PROBES = 8  # a value within the noise decides no sign: then the largest of these many in between does
+_PROBES = 8  # where a value is within the noise, the largest of this many values in between decides the sign
 
 
 @device
 def sign_work(k):
-    """Scratch for :func:`sign_row`."""
+    """Allocate scratch for :func:`sign_row`."""
     return root_work(k), np.empty(k)
 
 
 @inlined
 def sign_row(c, i, k, span, relation, noise, work, out):
-    """Instants of the half-open ``span = (lo, hi)`` at which row ``i`` stands in ``relation`` to zero.
+    """Find the instants of the half-open ``span = (lo, hi)`` at which row ``i`` satisfies ``relation`` to zero.
 
     ``out = (bounds, ends, at)``: intervals are written from ``at`` on, at most ``k`` of them. Returns
     ``(next, status)``. Touching roots are instants of ``<=``, gaps of ``<``. Degenerate: a polynomial
@@ -69,7 +69,7 @@ def sign_row(c, i, k, span, relation, noise, work, out):
 
 @inlined
 def _holds_between(c, i, k, a, b, relation, noise):
-    """Whether the relation holds in the open ``(a, b)``, which has no root."""
+    """Test whether the relation holds in the open ``(a, b)``, which has no root."""
     if relation == EQ or relation == NE:
         return relation == NE
     value = value_row(c, i, k, a + 0.5 * (b - a))
@@ -96,7 +96,7 @@ def _sign_ranges(c, lo, hi, relation, noise, offsets, bounds, ends, status):
 def sign_ranges(
     c: Array, lo: Array | float, hi: Array | float, relation: int, noise: Array | float = 0.0
 ) -> tuple[IntervalSets, Integers]:
-    """Where in its half-open ``[lo, hi)`` each polynomial stands in ``relation`` (LT … GT) to zero; status.
+    """Find where in its half-open ``[lo, hi)`` each polynomial satisfies ``relation`` (LT … GT) to zero; also return the status.
 
     >>> sets, status = sign_ranges(np.array([[0.25, -1.0, 1.0]]), 0.0, 2.0, RELATIONS["<="])
     >>> sets.bounds, sets.ends, status

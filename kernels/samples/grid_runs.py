@@ -1,4 +1,4 @@
-"""Stretches of samples at regular instants: what two have in common, and which samples are kept.
+"""Intersect and filter runs of samples at regular instants.
 
 Stretch ``s`` of group ``group[s]`` has the samples ``offsets[s]:offsets[s + 1]`` at ``first[s] + i * every`` (microseconds).
 Stretches are sorted by group and time, and do not overlap.
@@ -24,8 +24,11 @@ _COMMON = types.Tuple((OUT_INT1, OUT_INT1, OUT_INT1, OUT_INT1, OUT_INT1))
 
 
 class Common(NamedTuple):
-    """Stretch ``s`` of pair ``pair[s]`` has samples at ``first[s] + i * every``, those of both sides from ``left[s]`` and
-    ``right[s]`` on; ``offsets`` count them."""
+    """A table of common stretches of pairs.
+
+    Stretch ``s`` of pair ``pair[s]`` has samples at ``first[s] + i * every``, from index ``left[s]`` of the left side and
+    ``right[s]`` of the right side on; ``offsets`` count them.
+    """
 
     pair: Ints
     first: Ints
@@ -36,7 +39,7 @@ class Common(NamedTuple):
 
 @kernel(IN_INT2, IN_INT2, _SIDE, _SIDE, INT, _COMMON)
 def _common(pairs, spans, left, right, every, out):
-    """``spans[p]`` are the stretches of the pair's groups; returns how many common ones there are."""
+    """Write the common stretches of each pair and return their number; ``spans[p]`` are the stretches of the pair's groups."""
     _, first_a, offsets_a = left
     _, first_b, offsets_b = right
     pair, first, offsets, place_a, place_b = out
@@ -92,7 +95,7 @@ def _count(codes, least, offsets, counts):
 
 @kernel(IN_BYTE1, INT, OUT_INT1)
 def _keep(codes, least, index):
-    """One place more than there are is written to."""
+    """Write the indices of codes of at least ``least``; ``index`` needs room for one more than the result."""
     n = 0
     for i in range(codes.shape[0]):
         index[n] = i
@@ -132,7 +135,7 @@ def _take_codes(codes, index, out):
 def common_stretches(
     pairs: Ints, left: tuple[Ints, Ints, Ints], right: tuple[Ints, Ints, Ints], every_us: int
 ) -> Common:
-    """The instants that both groups of each pair ``(P, 2)`` have; a side is its ``(group, first, offsets)``.
+    """Return the instants that both groups of each pair ``(P, 2)`` have; a side is its ``(group, first, offsets)``.
 
     >>> side = np.array([0]), np.array([4_000_000]), np.array([0, 3])
     >>> other = np.array([0]), np.array([5_000_000]), np.array([0, 9])
@@ -155,7 +158,7 @@ def common_stretches(
 
 
 def copy_stretches(values: Array, starts: Ints, offsets: Ints) -> Array:
-    """``values[starts[s]:]`` as long as stretch ``s`` is, one after the other; the array itself if that is all of it."""
+    """Concatenate the values of each stretch ``s`` from ``starts[s]`` on; return the array itself if that is all of it."""
     if _is_whole(len(values), starts, offsets):
         return values
     out = recycled(int(offsets[-1]))
@@ -164,7 +167,7 @@ def copy_stretches(values: Array, starts: Ints, offsets: Ints) -> Array:
 
 
 def copy_codes(codes: Bytes, starts: Ints, offsets: Ints) -> Bytes:
-    """As :func:`copy_stretches`, for codes of one byte."""
+    """Run :func:`copy_stretches` for codes of one byte."""
     if _is_whole(len(codes), starts, offsets):
         return codes
     out = recycled(int(offsets[-1]), np.uint8)
@@ -173,7 +176,7 @@ def copy_codes(codes: Bytes, starts: Ints, offsets: Ints) -> Bytes:
 
 
 def keep(codes: Bytes, least: int, offsets: Ints) -> tuple[Ints | None, Ints]:
-    """``(index, counts)``: the samples whose code is not below ``least``, None for all, and how many each stretch has.
+    """Return ``(index, counts)``: the samples with a code of at least ``least`` (None for all), and their number per stretch.
 
     >>> keep(np.array([3, 0, 2, 3], np.uint8), 2, np.array([0, 2, 4]))
     (array([0, 2, 3]), array([1, 2]))
@@ -188,7 +191,7 @@ def keep(codes: Bytes, least: int, offsets: Ints) -> tuple[Ints | None, Ints]:
 
 
 def times_of(index: Ints | None, counts: Ints, first: Ints, offsets: Ints, every_us: int) -> Ints:
-    """The instants of samples that :func:`keep` found, microseconds since the epoch."""
+    """Return the instants of samples that :func:`keep` found, microseconds since the epoch."""
     if index is None:
         out = recycled(int(offsets[-1]), np.int64)
         _all_times(first, offsets, every_us, out)
@@ -199,7 +202,7 @@ def times_of(index: Ints | None, counts: Ints, first: Ints, offsets: Ints, every
 
 
 def take(values: Array, index: Ints | None) -> Array:
-    """``values[index]``, unchecked; themselves where they are all taken."""
+    """Return ``values[index]``, unchecked; the array itself if ``index`` is None."""
     if index is None:
         return values
     out = recycled(len(index))
@@ -208,7 +211,7 @@ def take(values: Array, index: Ints | None) -> Array:
 
 
 def take_codes(codes: Bytes, index: Ints | None) -> Bytes:
-    """As :func:`take`, for codes of one byte."""
+    """Run :func:`take` for codes of one byte."""
     if index is None:
         return codes
     out = recycled(len(index), np.uint8)

@@ -1,8 +1,8 @@
-"""Piecewise functions at regular instants: multiples of a step since the epoch (semantics 3.8).
+"""Sample piecewise functions at regular instants: multiples of a step since the epoch (semantics 3.8).
 
 Pieces ``(ref, lo, hi)`` are grouped by ``offsets`` (``int64[G + 1]``), per group sorted in time and without overlaps. A
-piece holds the instants ``start <= t < end``; an instant within the tolerance of :mod:`pulse.kernels.instants` of an end
-is at that end. A point holds its instant if that is on the grid, and rules there over a range that starts with it.
+piece covers the instants ``start <= t < end``; an instant within the tolerance of :mod:`pulse.kernels.instants` of an end
+is at that end. A point covers its instant if that is on the grid, and takes precedence over a range that starts there.
 
 Instants are whole microseconds, so an offset is ``(t - ref) / 1e6`` with one rounding, whatever the epoch.
 """
@@ -34,12 +34,12 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-_FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
+_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
 
 
 @kernel(IN_INT1, IN1, IN1, IN_INT1, INT, INT, OUT_INT1, OUT_INT1)
 def _count(ref, lo, hi, offsets, every, longest, begin, count):
-    """First instant and number of instants of each piece; returns the numbers of stretches and of samples."""
+    """Write the first instant and the number of instants of each piece; return the numbers of stretches and of samples."""
     stretches, samples = 0, 0
     share = 1.0 / every
     for g in range(offsets.shape[0] - 1):
@@ -65,7 +65,7 @@ def _count(ref, lo, hi, offsets, every, longest, begin, count):
                 whole, rest = instant(ref[i], hi[i])
                 wait = first_closing(whole, rest, slack) - due
                 if wait > 0:
-                    n = max(int(wait * share), 1)  # a division, but for rounding
+                    n = max(int(wait * share), 1)  # a division up to rounding
                     while n * every < wait:
                         n += 1
                     while (n - 1) * every >= wait:
@@ -143,10 +143,10 @@ def _spread_codes(codes, row, out):
 def sample_every(
     ref: Ints, lo: Array, hi: Array, offsets: Ints, every_us: int, longest_hole: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """``(group[S], first[S], offsets[S + 1], row[N])``: the pieces' instants, as stretches of one group each.
+    """Return ``(group[S], first[S], offsets[S + 1], row[N])``: the pieces' instants, as stretches of one group each.
 
-    Stretch ``s`` has the samples ``offsets[s]:offsets[s + 1]`` at ``first[s] + i * every``; ``row`` is the piece that holds
-    the instant, or -1. Where more than ``longest_hole`` instants in a row are held by none, a new stretch begins.
+    Stretch ``s`` has the samples ``offsets[s]:offsets[s + 1]`` at ``first[s] + i * every``; ``row`` is the piece that covers
+    the instant, or -1. More than ``longest_hole`` consecutive instants without a piece begin a new stretch.
 
     >>> two = np.array([0, 0])
     >>> sample_every(two, np.array([0.5, 4.0]), np.array([2.0, 5.5]), np.array([0, 2]), 1_000_000, 2)
@@ -168,7 +168,7 @@ def sample_every(
 
 
 def evaluate_rows(ref: Ints, c: Array, row: Ints, first: Ints, offsets: Ints, every_us: int) -> Array:
-    """The value of each sample, from the piece that :func:`sample_every` found; 0 where there is none."""
+    """Evaluate each sample on the piece that :func:`sample_every` found; 0 where there is none."""
     values = recycled(len(row))
     c = np.ascontiguousarray(c, dtype=np.float64)
     _evaluate_rows(np.ascontiguousarray(ref), c, row, first, offsets, every_us, values)
@@ -176,7 +176,7 @@ def evaluate_rows(ref: Ints, c: Array, row: Ints, first: Ints, offsets: Ints, ev
 
 
 def spread(values: Array, row: Ints) -> Array:
-    """What holds for a piece, for each of its samples; 0 where there is none.
+    """Repeat each piece's value for its samples; 0 where there is no piece.
 
     >>> spread(np.array([0.5, 2.0]), np.array([0, 0, -1, 1]))
     array([0.5, 0.5, 0. , 2. ])
@@ -187,7 +187,7 @@ def spread(values: Array, row: Ints) -> Array:
 
 
 def spread_codes(codes: Bytes, row: Ints) -> Bytes:
-    """As :func:`spread`, for codes of one byte."""
+    """Run :func:`spread` for codes of one byte."""
     out = recycled(len(row), np.uint8)
     _spread_codes(np.ascontiguousarray(codes, dtype=np.uint8), row, out)
     return out
@@ -198,7 +198,7 @@ def _pieces(ref: Ints, lo: Array, hi: Array, offsets: Ints) -> tuple[Ints, Array
     lo, hi = (np.ascontiguousarray(x, dtype=np.float64) for x in (lo, hi))
     n = len(ref)
     if lo.shape != (n,) or hi.shape != (n,):
-        raise ValueError(f"lo, hi: expected shape ({n},), as ref, got {lo.shape} and {hi.shape}")
+        raise ValueError(f"lo, hi: expected shape ({n},), like ref, got {lo.shape} and {hi.shape}")
     if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
         raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():

@@ -1,6 +1,6 @@
-"""Figures of a sampled answer in one pass: what a sweep says of every variant.
+"""Summarise a sampled answer in one pass: the figures that a sweep reports for every variant.
 
-A sample takes part where its code is at least ``least``. A range is a maximal run of such samples within a stretch.
+A sample counts where its code is at least ``least``. A range is a maximal run of such samples within a stretch.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ def _figures(values, codes, least, out):
 
 
 def count(codes: Bytes, offsets: Integers, least: int, sure: int) -> tuple[int, int, int]:
-    """``(samples, ranges, sure ones)``: samples with a code of at least ``least``, their runs within stretches
-    ``offsets[s]:offsets[s + 1]``, and how many have at least ``sure``.
+    """Count ``(samples, ranges, sure ones)``.
+
+    Samples have a code of at least ``least``, ranges are their runs within stretches ``offsets[s]:offsets[s + 1]``, and sure ones
+    have a code of at least ``sure``.
 
     >>> count(np.array([0, 2, 3, 0, 2, 2], np.uint8), np.array([0, 5, 6]), 2, 3)
     (4, 3, 1)
@@ -65,7 +67,7 @@ def count(codes: Bytes, offsets: Integers, least: int, sure: int) -> tuple[int, 
 
 
 def figures(values: Array, codes: Bytes, least: int) -> tuple[float, float, float]:
-    """``(sum, smallest, largest)`` of the values whose code is at least ``least``; of none: 0, infinity, -infinity.
+    """Return ``(sum, smallest, largest)`` of the values whose code is at least ``least``; for none: 0, infinity, -infinity.
 
     >>> figures(np.array([1.0, 5.0, 2.0]), np.array([3, 0, 2], np.uint8), 2)
     (3.0, 1.0, 2.0)

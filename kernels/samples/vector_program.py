@@ -1,13 +1,13 @@
-"""Programs of steps that work sample by sample, run over tiles that stay in the cache: all variants of a sweep in one pass.
+"""Run programs of sample-wise steps over cache-sized tiles: all variants of a sweep in one pass.
 
-The columns are windows (or other samples) of one set of places, each a value, the bound of its error and a code of certainty. A
-**program** combines them to numbers and codes, and adds up what a summary says of one variant::
+The columns are windows (or other samples) at one set of places, each a value, an error bound and a code of certainty. A
+**program** combines them to numbers and codes, and accumulates the summary of one variant::
 
     for each tile of 1024 places                       columns come from memory once
         for each program                               a hundred, say
             for each step                              a loop over the tile, on vectors
 
-A step is a row ``(op, to, a, b, c, d, other)``. Numbers are counted through: the columns' values, their bounds, then the
+A step is a row ``(op, to, a, b, c, d, other)``. Numbers are indexed consecutively: the columns' values, their bounds, then the
 program's own; codes likewise: the columns', then its own::
 
     FILL        to = constant ``other``                    COMPARE     code to = ``(a ± b) R (c ± d)``, form and own code in other
@@ -20,8 +20,8 @@ program's own; codes likewise: the columns', then its own::
     CHECK       a is finite everywhere, else the variant   FIGURES     sum, smallest and largest a where code b holds, as
                 is marked as not evaluated                             output ``to``
 
-Sums are by lanes within a tile, and Kahan's from tile to tile. Bounds and codes are those that
-:mod:`pulse.operators.expressions.on_samples` and :mod:`pulse.kernels.polynomial.certainty` give, bit by bit.
+Sums use lanes within a tile, and Kahan's summation from tile to tile. Bounds and codes equal those of
+:mod:`pulse.operators.expressions.on_samples` and :mod:`pulse.kernels.polynomial.certainty` bit by bit.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _HOLDS, _SURE = 2, 3  # codes of certainty, as the core has them: likely, certai
 _OF_CODES = (COMPARE, LOWER, RAISE, NEVER)
 
 FORMS = 4
-"""``other`` of a comparison is ``form + FORMS * own code``."""
+"""Number of forms: ``other`` of a comparison is ``form + FORMS * own code``."""
 
 _BYTES2 = types.Array(types.uint8, 2, "C")
 _COLUMNS = types.Tuple((OUT2, OUT2, _BYTES2))
@@ -79,7 +79,7 @@ _TALLIES = types.Tuple((OUT_INT2, types.Array(types.float64, 3, "C")))
 
 @device
 def _number(columns, own, i, begin, n):
-    """Number ``i`` of a tile, a slice."""
+    """Return number ``i`` of a tile as a slice."""
     values, err, _ = columns
     count = values.shape[0]
     if i < count:
@@ -162,7 +162,7 @@ def _how_many(codes, least):
 
 @device
 def _beginnings(codes, before, begins):
-    """Where something holds that did not at the sample before, or that is the first of its stretch."""
+    """Count samples that hold while the previous sample does not, or that are the first of their stretch."""
     found = 0
     for i in range(codes.shape[0]):
         found += 1 if codes[i] >= _HOLDS and (before[i] < _HOLDS or begins[i] > 0) else 0
@@ -191,7 +191,7 @@ def _highest_lanes(x, codes, lanes):
 
 @device
 def _add_figures(x, codes, lanes, out):
-    """Sum, what it lost, smallest and largest so far, and of this tile."""
+    """Add a tile's sum, compensation, smallest and largest value to those so far."""
     sums, low, high = lanes[0], lanes[1], lanes[2]
     sums[:], low[:], high[:] = 0.0, np.inf, -np.inf
     for begin in range(0, x.shape[0], _LANES):
@@ -267,9 +267,9 @@ def _run(columns, n, begins, programs, room, tallies):
 
 
 class Programs(NamedTuple):
-    """Program ``p`` has the steps ``offsets[p]:offsets[p + 1]`` (rows of seven) over ``columns`` columns.
+    """A batch of programs: program ``p`` has the steps ``offsets[p]:offsets[p + 1]`` (rows of seven) over ``columns`` columns.
 
-    ``numbers`` and ``codes`` are how many of its own a program has at most, ``outputs`` the attributes that it tells of.
+    ``numbers`` and ``codes`` are the largest number of own registers of a program, ``outputs`` the number of output attributes.
     """
 
     steps: Ints
@@ -282,20 +282,23 @@ class Programs(NamedTuple):
 
     @property
     def variants(self) -> int:
-        """How many programs there are."""
+        """Return the number of programs."""
         return len(self.offsets) - 1
 
 
 class Tallies(NamedTuple):
-    """Of each program: ``counts`` of samples, ranges, certain samples, and values that are not finite; ``figures`` of each
-    output: its sum, what that is too large by, the smallest and the largest value. Blocks one after the other add to the same."""
+    """Accumulated results per program, to which successive blocks add.
+
+    ``counts`` are of samples, ranges, certain samples, and values that are not finite; ``figures`` are, per output, the sum,
+    its compensation (the excess of the sum), the smallest and the largest value.
+    """
 
     counts: Ints
     figures: Array
 
 
 def no_tallies(programs: Programs) -> Tallies:
-    """Of no samples yet."""
+    """Return tallies of no samples."""
     figures = np.zeros((programs.variants, programs.outputs, 4))
     figures[:, :, 2], figures[:, :, 3] = np.inf, -np.inf
     return Tallies(np.zeros((programs.variants, 4), np.int64), figures)
@@ -304,7 +307,7 @@ def no_tallies(programs: Programs) -> Tallies:
 def run(
     programs: Programs, columns: tuple[Array, Array, Bytes], n: int, begins: Bytes, tallies: Tallies
 ) -> None:
-    """Add what the programs find at ``n`` places to ``tallies``.
+    """Run the programs over ``n`` places and add the results to ``tallies``.
 
     ``columns`` are values, bounds and codes, of shape ``(columns, N)`` with ``N >= n``; ``begins`` is 1 at the first place of
     each stretch, else 0.
@@ -349,4 +352,6 @@ def _check(programs: Programs) -> None:
     wrong |= reads & (op != FIGURES) & (b >= numbers) | (op == COMPARE) & (other // FORMS >= codes)
     wrong |= (op == FILL) & (other >= len(programs.constants)) | (op == FIGURES) & (to >= programs.outputs)
     if wrong.any():
-        raise ValueError(f"steps: expected numbers and codes that there are, got {steps[wrong][0].tolist()}")
+        raise ValueError(
+            f"steps: expected indices of existing numbers and codes, got {steps[wrong][0].tolist()}"
+        )

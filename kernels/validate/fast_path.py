@@ -1,13 +1,13 @@
-"""Tuples that keep to the models of their keys, one after the other (semantics 6.2): nearly all that validation sees.
+"""Fast path: consume consecutive tuples that stay within their key's model (semantics 6.2), the vast majority.
 
-:func:`consume_valid` goes over tuples in order of arrival for as long as each comes after its key's newest, before its key's
-model expires, without a change of what is watched, and within the tolerance, at its own instant and since the newest tuple; it
-takes note of each in the key's state (:mod:`pulse.kernels.validate.key_state`). A model that is about to expire counts as expired
-here, so that it is extended in time. It stops at the first that does anything else, and leaves that to
-:mod:`pulse.kernels.validate.validate`, which says what all this means.
+:func:`consume_valid` processes tuples in order of arrival as long as each comes after its key's newest, before its key's
+model expires, without a change of a watched attribute, and within the tolerance, at its own instant and since the newest
+tuple; it updates the key's state (:mod:`pulse.kernels.validate.key_state`) with each. A model that is about to expire counts as
+expired here, so that it is extended in time. The fast path stops at the first other tuple and leaves it to
+:mod:`pulse.kernels.validate.validate`, which defines the rules.
 
-Of one or two attributes with models of one or two coefficients the numbers of both are written into the code, so that nothing
-is a loop. Indices are unsigned, which Numba need not make positive.
+For one or two attributes with models of one or two coefficients both numbers are compile-time constants, so that no loop
+remains. Indices are unsigned, which saves Numba's handling of negative indices.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from pulse.kernels._jit import step
 from pulse.kernels.fit.truth_intervals import LINEAR, STEP
 from pulse.kernels.instants import MICROSECONDS
-from pulse.kernels.validate.fading_line import remember
+from pulse.kernels.validate.fading_line import add_tuple
 from pulse.kernels.validate.key_state import CHANGE, EXPIRY, LAST, REF, STARTED
 
-FADE = 1.0 - 1.0 / 64.0  # of the restlessness, per tuple: about the last 64 count
-_MOST = 1.7976931348623157e308  # a value that is infinite is not within an infinite bound
+FADE = 1.0 - 1.0 / 64.0  # decay of the volatility per tuple: about the last 64 count
+_MOST = 1.7976931348623157e308  # an infinite residual is not within an infinite bound
 
 _ZERO, _ONE, _TWO, _THREE = (np.uint64(i) for i in range(4))
 # The blocks of :mod:`pulse.kernels.validate.key_state`, and how many there are.
@@ -30,100 +30,102 @@ _PER_ATTRIBUTE = np.uint64(8)
 
 
 @step
-def model_at(real, g, at, k, x):
-    """Value at ``x`` of the ``k`` coefficients from column ``at`` on."""
+def model_at(floats, g, at, k, x):
+    """Evaluate the ``k`` coefficients from column ``at`` on at ``x``."""
     row, top = np.uint64(g), np.uint64(at + k) - _ONE
-    value = real[row, top]
+    value = floats[row, top]
     for j in range(_ONE, np.uint64(k)):
-        value = value * x + real[row, top - j]
+        value = value * x + floats[row, top - j]
     return value
 
 
 @step
-def sag(real, g, at, k, x, length):
-    """How far the model can leave its chord over the ``length`` seconds up to ``x``: ``h**2 / 8 * max|M''|``."""
+def chord_deviation(floats, g, at, k, x, length):
+    """Bound the model's deviation from its chord over the ``length`` seconds up to ``x``: ``h**2 / 8 * max|M''|``."""
     bend, power = 0.0, 1.0
     for j in range(_TWO, np.uint64(k)):
-        bend += float(j * (j - _ONE)) * abs(real[np.uint64(g), np.uint64(at) + j]) * power
+        bend += float(j * (j - _ONE)) * abs(floats[np.uint64(g), np.uint64(at) + j]) * power
         power *= x
     return bend * length * length * 0.125
 
 
 @step
-def tolerance(real, g, base, n, limit, size):
-    """What an attribute may be off by where the truth is ``size`` or larger; ``base``: column of its ``err`` among ``n``.
+def tolerance(floats, g, base, n, limit, size):
+    """Return an attribute's tolerance where the truth is ``size`` or larger; ``base``: column of its ``err`` among ``n``.
 
     ``limit`` is the stream's own bound, share of the truth and floor.
     """
     row, at, by = np.uint64(g), np.uint64(base), np.uint64(n)
-    stated, allotted = real[row, at], real[row, at + _BOUND * by]
-    own = max(limit[0] * size, limit[1]) if real[row, at + _OWN * by] != 0.0 else np.inf
-    # Of noisy values now this and now that is the smaller: `min` is no jump, which would be foretold wrongly half of the time.
+    stated, allotted = floats[row, at], floats[row, at + _BOUND * by]
+    own = max(limit[0] * size, limit[1]) if floats[row, at + _OWN * by] != 0.0 else np.inf
+    # `min` compiles without a branch; with noisy values a branch would be mispredicted half of the time.
     return min(min(stated, allotted), own)
 
 
 @step
-def least(a, b):
-    """The smallest size on the straight line between two values."""
+def smallest_size(a, b):
+    """Return the smallest absolute value on the straight line between two values."""
     return 0.0 if a * b < 0.0 or (a < 0.0) != (b < 0.0) else min(abs(a), abs(b))
 
 
 @step
-def _kept(real, g, a, size, value, x, seconds, rule):
-    """Whether ``value`` of attribute ``a`` at ``x``, and the truth of the ``seconds`` before, are within; what the model misses.
+def _stays_within(floats, g, a, size, value, x, seconds, rule):
+    """Test whether ``value`` of attribute ``a`` at ``x``, and the truth of the ``seconds`` before, are within tolerance.
+
+    Also returns the residual.
 
     ``size`` is ``(n, k)``, ``rule`` the attribute's truth, share and floor.
     """
     n, k = size
     truth, limit = rule[0], (rule[1], rule[2])
     base = n * k + a
-    model = model_at(real, g, a * k, k, x)
-    off = value - model
-    old, before = real[g, base + _SEEN * n], abs(real[g, base + _RESIDUAL * n])
-    bent = sag(real, g, a * k, k, x, seconds) if k > _TWO else 0.0
-    # Where the truth is smallest the tolerance is too, so that what holds there holds at the tuple.
+    model = model_at(floats, g, a * k, k, x)
+    residual = value - model
+    old, before = floats[g, base + _SEEN * n], abs(floats[g, base + _RESIDUAL * n])
+    curvature = chord_deviation(floats, g, a * k, k, x, seconds) if k > _TWO else 0.0
+    # The tolerance is smallest where the truth is smallest: a check there implies the one at the tuple.
     if truth == LINEAR:
-        apart = max(before, abs(off)) + bent
-        kept = apart <= tolerance(real, g, base, n, limit, least(old, value))
+        deviation = max(before, abs(residual)) + curvature
+        within = deviation <= tolerance(floats, g, base, n, limit, smallest_size(old, value))
     else:
-        kept = abs(off) <= tolerance(real, g, base, n, limit, abs(value))
+        within = abs(residual) <= tolerance(floats, g, base, n, limit, abs(value))
     if truth == STEP:
-        apart = max(before, abs(old - model)) + bent
-        kept &= apart <= tolerance(real, g, base, n, limit, abs(old))
-    kept &= abs(off) <= _MOST
-    return kept, off
+        deviation = max(before, abs(old - model)) + curvature
+        within &= deviation <= tolerance(floats, g, base, n, limit, abs(old))
+    within &= abs(residual) <= _MOST
+    return within, residual
 
 
 @step
-def _note(real, g, a, size, value, off):
-    """Restlessness, residual and value of attribute ``a``."""
+def _update_attribute(floats, g, a, size, value, residual):
+    """Update volatility, residual and newest value of attribute ``a``."""
     n, k = size
     base = n * k + a
-    jump = off - real[g, base + _RESIDUAL * n]
-    real[g, base + _SQUARES * n] = FADE * real[g, base + _SQUARES * n] + jump * jump
-    real[g, base + _RESIDUAL * n] = off
-    real[g, base + _SEEN * n] = value
+    jump = residual - floats[g, base + _RESIDUAL * n]
+    floats[g, base + _SQUARES * n] = FADE * floats[g, base + _SQUARES * n] + jump * jump
+    floats[g, base + _RESIDUAL * n] = residual
+    floats[g, base + _SEEN * n] = value
 
 
 @step
-def _note_time(real, g, size, seconds):
-    """The fading sum of seconds, and of tuples."""
+def _update_time(floats, g, size, seconds):
+    """Update the decaying sums of seconds and of tuples."""
     n, k = size
     span = n * (k + _PER_ATTRIBUTE) + _THREE
-    real[g, span] = FADE * real[g, span] + seconds
-    real[g, span + _ONE] = FADE * real[g, span + _ONE] + 1.0
+    floats[g, span] = FADE * floats[g, span] + seconds
+    floats[g, span + _ONE] = FADE * floats[g, span + _ONE] + 1.0
 
 
 @step
-def _is_next(now, early, who, whole, i, g):
-    """Whether tuple ``i`` comes after its key's newest, with the model in force for ``early`` longer, and changes nothing."""
-    timely = (whole[g, LAST] < now) & (now + early < whole[g, EXPIRY]) & (whole[g, STARTED] != 0)
-    return timely and (who.shape[0] == 1 or who[_ONE, i] == whole[g, CHANGE])
+def _is_next(now, early, who, ints, i, g):
+    """Test whether tuple ``i`` is newer than its key's newest, at least ``early`` before expiry, without a watched change."""
+    timely = (ints[g, LAST] < now) & (now + early < ints[g, EXPIRY]) & (ints[g, STARTED] != 0)
+    return timely and (who.shape[0] == 1 or who[_ONE, i] == ints[g, CHANGE])
 
 
 @step
 def _finite_from(v, row, i):
-    """Whether the columns of tuple ``i`` from ``row`` on are numbers."""
+    """Test whether the columns of tuple ``i`` from ``row`` on are finite."""
     total = 0.0
     for r in range(row, np.uint64(v.shape[0])):
         total += v[r, i] * 0.0  # 0, or NaN if the value is NaN or infinite
@@ -132,9 +134,9 @@ def _finite_from(v, row, i):
 
 @step
 def _one_or_two(data, state, who, start, early, size):
-    """As :func:`consume_valid`, for one or two attributes, to neither of which a line is fitted."""
+    """Run :func:`consume_valid` for one or two attributes without fitted lines."""
     t, v, rules, bounds = data
-    whole, real = state
+    ints, floats = state
     n, _ = size
     b = n - _ONE  # the second, or the only one again
     rule = rules[0, 0], bounds[0, 0], bounds[0, 1]
@@ -142,66 +144,66 @@ def _one_or_two(data, state, who, start, early, size):
     i, stop = np.uint64(start), np.uint64(t.shape[0])
     while i < stop:
         g, now = np.uint64(who[_ZERO, i]), t[i]
-        if not _is_next(now, early, who, whole, i, g):
+        if not _is_next(now, early, who, ints, i, g):
             break
-        x, seconds = (now - whole[g, REF]) / MICROSECONDS, (now - whole[g, LAST]) / MICROSECONDS
+        x, seconds = (now - ints[g, REF]) / MICROSECONDS, (now - ints[g, LAST]) / MICROSECONDS
         value, value_b = v[_ZERO, i], v[b, i]
-        kept, off = _kept(real, g, _ZERO, size, value, x, seconds, rule)
-        off_b = off
+        within, residual = _stays_within(floats, g, _ZERO, size, value, x, seconds, rule)
+        residual_b = residual
         if n == _TWO:
-            kept_b, off_b = _kept(real, g, b, size, value_b, x, seconds, rule_b)
-            kept &= kept_b
-        if not (kept and _finite_from(v, n, i)):
+            within_b, residual_b = _stays_within(floats, g, b, size, value_b, x, seconds, rule_b)
+            within &= within_b
+        if not (within and _finite_from(v, n, i)):
             break
-        _note(real, g, _ZERO, size, value, off)
+        _update_attribute(floats, g, _ZERO, size, value, residual)
         if n == _TWO:
-            _note(real, g, b, size, value_b, off_b)
-        _note_time(real, g, size, seconds)
-        whole[g, LAST] = now
+            _update_attribute(floats, g, b, size, value_b, residual_b)
+        _update_time(floats, g, size, seconds)
+        ints[g, LAST] = now
         i += _ONE
     return np.int64(i)
 
 
 @step
-def _any_number(data, state, who, start, early, size, keep, off):
-    """As :func:`consume_valid`, for any number of attributes; ``off[n]`` is room for what the model misses."""
+def _any_number(data, state, who, start, early, size, keep, residuals):
+    """Run :func:`consume_valid` for any number of attributes; ``residuals[n]`` is scratch for the residuals."""
     t, v, rules, bounds = data
-    whole, real = state
+    ints, floats = state
     n, k = size
     i, stop = np.uint64(start), np.uint64(t.shape[0])
     while i < stop:
         g, now = np.uint64(who[_ZERO, i]), t[i]
-        if not _is_next(now, early, who, whole, i, g):
+        if not _is_next(now, early, who, ints, i, g):
             break
-        x, seconds = (now - whole[g, REF]) / MICROSECONDS, (now - whole[g, LAST]) / MICROSECONDS
-        kept = _finite_from(v, n, i)
+        x, seconds = (now - ints[g, REF]) / MICROSECONDS, (now - ints[g, LAST]) / MICROSECONDS
+        within = _finite_from(v, n, i)
         for a in range(n):
             rule = rules[a, _ZERO], bounds[a, _ZERO], bounds[a, _ONE]
-            kept_a, off[a] = _kept(real, g, a, size, v[a, i], x, seconds, rule)
-            kept &= kept_a
-        if not kept:
+            within_a, residuals[a] = _stays_within(floats, g, a, size, v[a, i], x, seconds, rule)
+            within &= within_a
+        if not within:
             break
         if keep > 0.0:
-            remember(real, np.int64(g), rules, v, np.int64(i), np.int64(k), seconds, keep)
+            add_tuple(floats, np.int64(g), rules, v, np.int64(i), np.int64(k), seconds, keep)
         for a in range(n):
-            _note(real, g, a, size, v[a, i], off[a])
-        _note_time(real, g, size, seconds)
-        whole[g, LAST] = now
+            _update_attribute(floats, g, a, size, v[a, i], residuals[a])
+        _update_time(floats, g, size, seconds)
+        ints[g, LAST] = now
         i += _ONE
     return np.int64(i)
 
 
 @step
-def consume_valid(data, state, who, start, early, k, keep, off):
-    """The first tuple from ``start`` on that does not merely keep to its key's model; those before it are taken note of.
+def consume_valid(data, state, who, start, early, k, keep, residuals):
+    """Consume valid tuples from ``start`` on, updating their keys' state; return the first tuple that is not plainly valid.
 
-    ``data`` is ``(t, v, rules, bounds)``, ``state`` ``(whole, real)``; ``early``: how many microseconds before its end a model is
-    to be extended; ``keep`` as in :func:`.trend.remember`, 0 where no line is fitted; ``off`` has room for a number per
+    ``data`` is ``(t, v, rules, bounds)``, ``state`` ``(ints, floats)``; ``early``: how many microseconds before its end a model
+    is extended; ``keep`` as in :func:`.fading_line.add_tuple`, 0 where no line is fitted; ``residuals`` is scratch, one per
     attribute.
     """
     n = data[2].shape[0]
     if keep > 0.0 or n > 2 or k > 2:
-        return _any_number(data, state, who, start, early, (np.uint64(n), np.uint64(k)), keep, off)
+        return _any_number(data, state, who, start, early, (np.uint64(n), np.uint64(k)), keep, residuals)
     if n == 1:
         if k == 1:
             return _one_or_two(data, state, who, start, early, (_ONE, _ONE))

@@ -1,17 +1,17 @@
-"""What validation knows of a key, as arrays (semantics 6.2).
+"""Lay out the validation state of keys in arrays (semantics 6.2).
 
-A key's state is one row of two tables, so that it can be kept, moved and stored by itself. ``whole[G, INTS]`` holds instants in
+A key's state is one row of two tables, so that it can be moved and stored on its own. ``ints[G, INTS]`` holds instants in
 microseconds::
 
     REF  EXPIRY  LAST  STARTED  CHANGE      LAST: the newest tuple (NO_TIME: none); CHANGE: a code of the unmodelled attributes
 
-``real[G, W]`` holds per attribute, for ``A`` attributes and models of ``K`` coefficients (:class:`StateLayout`)::
+``floats[G, W]`` holds per attribute, for ``A`` attributes and models of ``K`` coefficients (:class:`StateLayout`)::
 
     c (A*K)  err  last  residual  bound  own  squares  y0  y1 (A each)  s0  s1  s2  span  seen
 
-``err`` is what the model's segment states, ``last`` and ``residual`` the newest tuple's values and what the model misses them by;
-``bound`` is allotted, ``own`` says whether the stream's own bound holds as well; ``squares``, ``span`` and ``seen``
-measure restlessness; the rest are the moments of a fading line (:mod:`pulse.kernels.validate.fading_line`).
+``err`` is the bound of the model's segment, ``last`` the newest tuple's values and ``residual`` their difference from the model;
+``bound`` is allotted, ``own`` is nonzero if the stream's own bound applies as well; ``squares``, ``span`` and ``seen``
+measure volatility; the rest are the moments of a fading line (:mod:`pulse.kernels.validate.fading_line`).
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ IntArray = npt.NDArray[np.int64]
 
 REF, EXPIRY, LAST, STARTED, CHANGE = range(5)
 INTS = 5
-ERR, SEEN, RESIDUAL, BOUND, OWN, SQUARES, Y0, Y1 = range(8)  # blocks of A behind the coefficients
+ERR, SEEN, RESIDUAL, BOUND, OWN, SQUARES, Y0, Y1 = range(8)  # blocks of A after the coefficients
 PER_ATTRIBUTE, MOMENTS = 8, 5
 
 
 class StateLayout(NamedTuple):
-    """Where a row of ``real`` holds what, for ``attributes`` with models of ``width`` coefficients."""
+    """The columns of a row of ``floats``, for ``attributes`` with models of ``width`` coefficients."""
 
     attributes: int
     width: int
 
     @property
     def size(self) -> int:
-        """Columns of ``real``."""
+        """Return the number of columns of ``floats``."""
         return self.attributes * (self.width + PER_ATTRIBUTE) + MOMENTS
 
     @property
     def model(self) -> slice:
-        """Coefficients, attribute by attribute."""
+        """Return the columns of the coefficients, attribute by attribute."""
         return slice(0, self.attributes * self.width)
 
     def _block(self, which: int) -> slice:
@@ -54,55 +54,55 @@ class StateLayout(NamedTuple):
 
     @property
     def err(self) -> slice:
-        """What the current model's segment states."""
+        """Return the columns of the bounds of the current model's segment."""
         return self._block(ERR)
 
     @property
     def last(self) -> slice:
-        """Values of the newest tuple."""
+        """Return the columns of the newest tuple's values."""
         return self._block(SEEN)
 
     @property
     def residual(self) -> slice:
-        """What the current model misses the newest tuple by."""
+        """Return the columns of the newest tuple's residuals."""
         return self._block(RESIDUAL)
 
     @property
     def bound(self) -> slice:
-        """Allotted bounds; infinite: none."""
+        """Return the columns of the allotted bounds; infinite: none."""
         return self._block(BOUND)
 
     @property
     def own(self) -> slice:
-        """1 where the stream's own bound holds too."""
+        """Return the columns that are 1 where the stream's own bound applies too."""
         return self._block(OWN)
 
     @property
     def squares(self) -> slice:
-        """Fading sums of squared steps of the residual."""
+        """Return the columns of the decaying sums of squared steps of the residual."""
         return self._block(SQUARES)
 
     @property
     def span(self) -> int:
-        """The fading sum of seconds that goes with ``squares``."""
+        """Return the column of the decaying sum of seconds that belongs to ``squares``."""
         return self.size - 2
 
     @property
     def seen(self) -> int:
-        """The fading number of tuples that goes with ``squares``."""
+        """Return the column of the decaying number of tuples that belongs to ``squares``."""
         return self.size - 1
 
 
 def fresh(groups: int, layout: StateLayout) -> tuple[IntArray, FloatArray]:
-    """``(whole, real)`` of keys that nothing is known of.
+    """Return ``(ints, floats)`` of new keys, without tuple or model.
 
-    >>> whole, real = fresh(2, StateLayout(1, 1))
-    >>> whole.shape, real.shape
+    >>> ints, floats = fresh(2, StateLayout(1, 1))
+    >>> ints.shape, floats.shape
     ((2, 5), (2, 14))
     """
-    whole = np.zeros((groups, INTS), np.int64)
-    whole[:, LAST] = NO_TIME
-    real = np.zeros((groups, layout.size))
-    real[:, layout.bound] = np.inf
-    real[:, layout.own] = 1.0
-    return whole, real
+    ints = np.zeros((groups, INTS), np.int64)
+    ints[:, LAST] = NO_TIME
+    floats = np.zeros((groups, layout.size))
+    floats[:, layout.bound] = np.inf
+    floats[:, layout.own] = 1.0
+    return ints, floats

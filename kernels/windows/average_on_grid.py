@@ -1,4 +1,4 @@
-"""Averages and sums over sliding windows at regular closing times, with their certificates (semantics 3.5, 4.2).
+"""Compute averages and sums over sliding windows at regular closing times, with certificates (semantics 3.5, 4.2).
 
 The closing times cut the time line into **panes**: between two of them, and between them and the instants at which windows
 open, which are the same when the size is a multiple of the advance::
@@ -6,22 +6,22 @@ open, which are the same when the size is a multiple of the advance::
     size = 2 advance          |----|----|----|----|        one pane an advance
     size = 2.5 advance        |--|-|--|-|--|-|--|-|        two
 
-One walk over the pieces of a run (a stretch of one group without a hole) sums up each pane, and notes at every cut ``t`` the
-integral ``F(t)`` since the run's first cut; a window is ``F(t) - F(t - size)``. ``F`` is a sum and what its additions lost,
-so that what lies before the window cancels: the error is a few units in the last place of the window's own parts,
+One walk over the pieces of a run (a stretch of one group without a hole) sums each pane, and records at every cut ``t`` the
+integral ``F(t)`` since the run's first cut; a window is ``F(t) - F(t - size)``. ``F`` is a compensated sum, so that the part
+before the window cancels: the error is a few units in the last place of the window's own parts,
 whatever the epoch and the length of the run.
 
-The certificate is the smaller of two. The mean of ``err`` over the window comes of the same panes. ``drift`` bounds
+The certificate is the smaller of two bounds. The mean of ``err`` over the window uses the same panes. ``drift`` bounds
 ``|integral of model - truth|`` from the start of the key's model to any instant of the piece, so that two of them bound a
-window; that integral being continuous, the piece on either side of an instant will do. What rounding may do to the value is
+window; that integral being continuous, the piece on either side of an instant may be used. The rounding of the value is
 added to both.
 
-Ends between pieces that are no whole microseconds were solved for: they are known to the timeline's tolerance, where also
-shorter ranges were left to their neighbours. What the model and its bound jump by there is added for that long to the windows
-that hold such an end, or end within the tolerance of it.
+Ends between pieces that are not whole microseconds come from solving: they are accurate to the tolerance of instants, and
+shorter ranges were merged into their neighbours. The jump of the model and of its bound there, times the tolerance, is added to
+the windows that contain such an end, or end within the tolerance of it.
 
 A window that is not covered by one run has no result; each run is a stretch of its own, so that holes cost nothing. Pieces
-with ``hi <= lo`` (points too) have no measure and are passed over.
+with ``hi <= lo`` (points too) have measure zero and are skipped.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ _RESULTS = types.Tuple((OUT2, OUT2, types.Array(types.uint8, 2, "C")))
 _EPSILON = 2.220446049250313e-16
 _SECONDS = 1.0 / MICROSECONDS
 _NEAR = (
-    4.0  # lengths from the reference: up to there the rounding of a piece's ends counts as that of its length
+    4.0  # lengths from the reference: within them the rounding of a piece's ends counts as that of its length
 )
-_FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
+_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
 _CERTAIN, _LIKELY, _ABSENT = (
     3,
     2,
     0,
-)  # codes of certainty, as the core has them; the smallest of a window's rows counts
-_POSSIBLE_ONE = 1 << 31  # a possible piece, among the likely ones that are counted in the same number
+)  # codes of certainty, as in pulse.core; a window has the smallest of its rows
+_POSSIBLE_ONE = 1 << 31  # counts possible pieces in the upper bits of the count of likely ones
 
 
 @kernel(IN1, IN1, IN_INT1, FLOAT)
 def cuts_of_groups(lo, hi, offsets, per_second):
-    """How many cuts the largest group can have, and all groups."""
+    """Bound the number of cuts of the largest group, and of all groups."""
     largest, total = 0.0, 0.0
     for g in range(offsets.shape[0] - 1):
         length = 0.0
@@ -94,25 +94,25 @@ def cuts_of_groups(lo, hi, offsets, per_second):
 
 @step
 def _dust(far):
-    """Microseconds by which an instant may be rounded that lies so far from its reference."""
+    """Return the rounding, in microseconds, of an instant that lies ``far`` from its reference."""
     return MICROSECONDS * 4.0 * _EPSILON * far
 
 
 @step
 def _slack(far):
-    """Microseconds within which an instant counts as at an end of a piece that reaches so far from its reference."""
+    """Return the microseconds within which an instant counts as at an end of a piece ``far`` from its reference."""
     return MICROSECONDS * GRAIN + _dust(far)
 
 
 @step
 def follows(ref_a, a, ref_b, b):
-    """Whether the two instants surely count as the same: :func:`.timeline.meets` without a division, for nearly all that do."""
+    """Test sufficiently, without a division, whether two instants meet (:func:`pulse.kernels.instants.meets`)."""
     return abs((ref_b - ref_a) * _SECONDS + (b - a)) <= GRAIN
 
 
 @routine
 def _solved_end(table, err, p, q, slack):
-    """What the end between the pieces ``p`` and ``q`` may add to an integral; 0 at a whole microsecond where they meet."""
+    """Bound the effect of the solved end between ``p`` and ``q`` on an integral; 0 at a whole microsecond where they meet."""
     ref, lo, hi, c = table
     k, end, begin = c.shape[1], hi[p], lo[q]
     far = max(abs(end), abs(begin))
@@ -125,21 +125,20 @@ def _solved_end(table, err, p, q, slack):
     charge = (abs(left - right) + abs(err[p] - err[q])) * slack * _SECONDS
     if apart:
         charge += gap * (max(abs(left), abs(right)) + max(err[p], err[q]))
-    return charge if charge <= LARGEST else 0.0  # else the windows there have no bound, or no value
+    return charge if charge <= LARGEST else 0.0  # else the windows there have an infinite bound, or no value
 
 
 @routine
 def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
     """Sum the panes of the run that starts with piece ``p``, from the first cut on.
 
-    ``steps`` lead to the next cut and the one after it; ``places`` are where the next cut is written and the one after it,
+    ``steps`` lead to the next cut and the one after it; ``places`` are where the next cut and the one after it are written,
     each kind of cuts in a half of the scratch: the same step and place twice where all cuts are of one kind. Returns the
-    first piece after the run, the number of closing times, the largest magnitude, the longest offset, and what else rounding
-    may do: to ends that lie far from their reference, and to what the additions lost, each time that is added to; and what
-    underflow may do, in a run of tiny values.
+    first piece after the run, the number of closing times, the largest magnitude, the longest offset, and further rounding:
+    of ends that lie far from their reference, of the compensation terms, and of underflow in a run of tiny values.
 
-    A cut just behind a piece is left to the next, if that follows: it has what lies between. ``closed`` is what solved ends may
-    have added up to a cut, or shortly after it, ``opened`` up to shortly before it.
+    A cut just after a piece is left to the next piece, if that follows. ``closed`` bounds the contribution of solved ends up to
+    a cut, or shortly after it, ``opened`` up to shortly before it.
     """
     ref, lo, hi, c = table
     err, drift, codes = bounds
@@ -149,7 +148,7 @@ def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
     one_kind = here == there
     k = c.shape[1]
     mark = 0
-    begun = 0.0  # what comes before the first cut is in no window
+    begun = 0.0  # the part before the first cut is in no window
     total, rest, width, width_rest = 0.0, 0.0, 0.0, 0.0
     largest, reach, strewn, deepest, additions, widest = 0.0, 0.0, 0.0, 0.0, 0, 0.0
     charged, recent, since, written = 0.0, 0.0, 0.0, -1
@@ -173,9 +172,7 @@ def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
         q = next_piece(lo, hi, p, stop)
         goes_on = q < stop and (follows(origin, end, ref[q], lo[q]) or meets(origin, end, ref[q], lo[q]))
         until = origin + np.int64(math.floor(end * MICROSECONDS + (dust if goes_on else slack)))
-        near = max(
-            own, err[min(p + 1, stop - 1)]
-        )  # a cut may lie just behind the piece, by no more than the slack
+        near = max(own, err[min(p + 1, stop - 1)])  # a cut may lie after the piece by at most the slack
         at_cut = drift[p] + (1e-6 * slack * near if near <= LARGEST else 0.0)
         unmarked = codes[p] < _CERTAIN
         a = lo[p]
@@ -229,7 +226,7 @@ def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
 
 @device
 def _write_values(high, low, high_before, low_before, scale, values):
-    """``F(t) - F(t - size)``, on slices, so that it runs on vectors."""
+    """Write ``F(t) - F(t - size)``; taking slices lets the loop vectorise."""
     for j in range(values.shape[0]):
         values[j] = ((high[j] - high_before[j]) + (low[j] - low_before[j])) / scale
 
@@ -242,7 +239,7 @@ def _write_means(high, low, high_before, low_before, err):
 
 @device
 def _write_least(drift, drift_before, share, noise, err):
-    """The smaller of both bounds; a mean that is not a number counts as infinite."""
+    """Write the smaller of both bounds; a NaN mean counts as infinite."""
     for j in range(err.shape[0]):
         both = drift[j] + drift_before[j]
         both = err[j] if err[j] < both else both
@@ -251,7 +248,7 @@ def _write_least(drift, drift_before, share, noise, err):
 
 @device
 def _write_charges(closed, opened, share, err):
-    """Add what solved ends may have added."""
+    """Add the contributions of solved ends to the bounds."""
     for j in range(err.shape[0]):
         err[j] += (closed[j] - opened[j]) * share
 
@@ -265,7 +262,7 @@ def _write_codes(marks, marks_before, codes):
 
 @device
 def _write_windows(scratch, first, n, opens, scale, noise, values, err, codes):
-    """Windows that close at the cuts ``first … n - 1``, and open at the cuts ``opens …``."""
+    """Write the windows that close at the cuts ``first … n - 1``, and open at the cuts ``opens …``."""
     sums, lost, bound, bound_lost, drifts, marks, opened, closed = scratch
     at, before = slice(first, n), slice(opens, opens + n - first)
     _write_values(sums[at], lost[at], sums[before], lost[before], scale, values)
@@ -282,7 +279,7 @@ def _write_windows(scratch, first, n, opens, scale, noise, values, err, codes):
 
 @kernel(_TABLE, _BOUNDS, IN_INT1, IN_INT1, INT, BOOL, INT, _STRETCHES, _RESULTS)
 def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches, out):
-    """Windows of several sizes, ascending, all as long beyond a multiple of the advance; returns how many stretches they have.
+    """Write windows of several sizes, ascending, all equal modulo the advance; return the number of stretches.
 
     All have the stretches of the smallest: a larger one is absent where it is not yet full, so that they can be compared place
     by place. Closing times are in the first half of the scratch.
@@ -290,7 +287,7 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
     ref, lo, hi, c = table
     terms = 4.0 + 2.0 * max(
         c.shape[1], 2
-    )  # of a mean, a product, a sum, a difference and a quotient, generously
+    )  # generous rounding of a mean, a product, a sum, a difference and a quotient
     group, begin, starts = stretches
     odd = sizes[0] % advance  # windows open this long before a closing time
     opens = room if odd > 0 else 0
@@ -342,9 +339,9 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
 
 
 class Family(NamedTuple):
-    """Windows of several sizes with one set of stretches: ``values``, ``err`` and ``certainty`` have a row for each size.
+    """A family of windows of several sizes with common stretches: ``values``, ``err`` and ``certainty`` have a row per size.
 
-    Stretch ``s`` of group ``group[s]`` has the places ``offsets[s]:offsets[s + 1]``; rows may be longer than all of them. A
+    Stretch ``s`` of group ``group[s]`` has the places ``offsets[s]:offsets[s + 1]``; rows may have unused places at the end. A
     window that is not yet full where the smallest is has code 0 there.
     """
 
@@ -358,7 +355,7 @@ class Family(NamedTuple):
 
 
 class GridWindows(NamedTuple):
-    """Stretch ``s`` of group ``group[s]`` has the windows ``offsets[s]:offsets[s + 1]``.
+    """A table of windows: stretch ``s`` of group ``group[s]`` has the windows ``offsets[s]:offsets[s + 1]``.
 
     They close at ``first[s] + i * advance``. ``certainty`` is the smallest code of the pieces that a window touches.
     """
@@ -380,12 +377,12 @@ def window_averages_every(
     advance_us: int,
     total: bool = False,
 ) -> list[GridWindows]:
-    """Averages over ``[t - size, t)``, or with ``total`` integrals, of each size at all ``t`` that are multiples of ``advance``.
+    """Average (or with ``total`` integrate) over ``[t - size, t)``, for each size, at all multiples ``t`` of ``advance``.
 
     ``table`` is ``(ref, lo, hi, c)``, ``bounds`` are ``(err, drift, certainty)``: ``drift`` is infinite where unknown; without
-    ``certainty`` all pieces are certain. A value may come out as not finite, when a piece is, or a sum overflows; then also
-    later ones of the same run. Sizes that are equally long beyond a multiple of ``advance`` share their panes, and cost little
-    more than one; they have one set of stretches, that of the smallest; the others are absent (code 0) until they are full.
+    ``certainty`` all pieces are certain. A value is not finite when a piece is not, or a sum overflows; then so are
+    later ones of the same run. Sizes that are equal modulo ``advance`` share their panes, and cost little
+    more than one; they have the stretches of the smallest, and the others are absent (code 0) until they are full.
 
     >>> table, bounds = (np.zeros(1, np.int64), [0.0], [5.0], [[0.0, 2.0]]), ([0.5], None, None)
     >>> (found,) = window_averages_every(table, [0, 1], bounds, sizes_us=[2_000_000], advance_us=1_000_000)
@@ -412,8 +409,7 @@ def window_families_every(
     advance_us: int,
     total: bool = False,
 ) -> list[Family]:
-    """As :func:`window_averages_every`, the windows that share their places together; by what sizes leave over a multiple of
-    ``advance``, ascending."""
+    """Run :func:`window_averages_every` with sizes that are equal modulo ``advance`` as families, ascending by that remainder."""
     table, checked, offsets = _pieces(table, bounds, offsets)
     if advance_us <= 0 or any(size <= 0 for size in sizes_us):
         raise ValueError(f"expected positive microseconds, got sizes {sizes_us!r} and advance {advance_us!r}")
@@ -441,7 +437,9 @@ def _pieces(table: Any, bounds: Any, offsets: Ints) -> Any:
     drift = np.full(n, np.inf) if bounds[1] is None else np.ascontiguousarray(bounds[1], dtype=np.float64)
     codes = np.full(n, _CERTAIN, np.uint8) if bounds[2] is None else np.ascontiguousarray(bounds[2], np.uint8)
     if any(x.shape != (n,) for x in (lo, hi, err, drift, codes)) or c.ndim != 2 or len(c) != n:
-        raise ValueError(f"expected {n} of lo, hi, err, drift and certainty, as ref, and c of shape ({n}, k)")
+        raise ValueError(
+            f"expected {n} of lo, hi, err, drift and certainty, one per ref, and c of shape ({n}, k)"
+        )
     if c.shape[1] == 0:
         raise ValueError(f"coefficients: expected shape ({n}, k) with k >= 1, got {c.shape}")
     if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
@@ -452,12 +450,12 @@ def _pieces(table: Any, bounds: Any, offsets: Ints) -> Any:
 
 
 def all_finite(family: Family) -> bool:
-    """Whether the values of all windows are: what is not finite stays so to the end of its run."""
+    """Test whether the values of all windows are finite; a value that is not stays so to the end of its run."""
     return bool((np.abs(family.values[:, family.offsets[1:] - 1]) <= LARGEST).all())
 
 
 def first_not_finite(windows: GridWindows) -> int:
-    """The first sample whose value is not finite, or -1."""
+    """Return the first sample whose value is not finite, or -1."""
     ends = windows.offsets[1:] - 1
     suspect = np.flatnonzero(~(np.abs(windows.values[ends]) <= LARGEST))
     if len(suspect) == 0:

@@ -1,4 +1,4 @@
-"""Sliding extrema of piecewise polynomials (semantics 3.6: min and max over a window).
+"""Compute sliding extrema of piecewise polynomials (semantics 3.6: min and max over a window).
 
 A window of ``size`` that closes at ``t`` covers ``[t - size, t)``; its extremum is ``M(t) = sup f(s)`` over it, or
 ``inf``. It has a result only where f is defined on all of it: within a **chain** of pieces that meet, from ``size``
@@ -9,7 +9,7 @@ envelope of three piecewise functions of the closing time::
     step   the best candidate s with t - size < s < t: critical points, and the values at boundaries of pieces
     head   f(t), from the left
 
-Each candidate holds for ``t`` in ``[s, s + size)``; a monotone deque makes a step function of them in O(n). Ties go
+Each candidate is valid for ``t`` in ``[s, s + size)``; a monotone deque makes a step function of them in O(n). Ties go
 to tail, step, head in this order, which is the earliest source. At an instant where M jumps the piecewise form has
 the limit from the right; :func:`sliding_extremum_at` is exact there too. Points (semantics 1.2) between pieces that
 meet are candidates like others; they cover nothing.
@@ -53,11 +53,11 @@ _PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT2, OUT_INT1))
 _FOUND = types.Tuple((OUT1, OUT_INT1, OUT_BYTE1))
 _CLEAR = (
     16 * 2.220446049250313e-16
-)  # of a line's magnitude: far more than its value and a step's differ by for rounding
+)  # relative to a line's magnitude: far more than the rounding of its value and a step's
 
 
 class SlidingPieces(NamedTuple):
-    """M as pieces in the closing time; ``source`` is the input piece that holds the extremum.
+    """A table of the pieces of M in the closing time; ``source`` is the input piece that has the extremum.
 
     Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``.
     """
@@ -72,13 +72,13 @@ class SlidingPieces(NamedTuple):
 
 @device
 def _later(ref_a, a, ref_b, b):
-    """Whether instant b lies after instant a by more than the tolerance."""
+    """Test whether instant b lies after instant a by more than the tolerance."""
     return gap(ref_a, a, ref_b, b) > tolerance(ref_a, a, ref_b, b)
 
 
 @device
 def _next_range(table, p, end):
-    """The first piece from ``p`` on that is not a point."""
+    """Return the first piece from ``p`` on that is not a point."""
     lo, hi = table[1], table[2]
     while p < end and lo[p] == hi[p]:
         p += 1
@@ -87,7 +87,7 @@ def _next_range(table, p, end):
 
 @device
 def _chain_end(table, p, end):
-    """One past the last piece of the chain that starts with range ``p``."""
+    """Return one past the last piece of the chain that starts with range ``p``."""
     ref, lo, hi, _ = table
     last = p
     p = _next_range(table, p + 1, end)
@@ -104,11 +104,11 @@ def _better(a, b, upper):
 
 @device
 def _candidates(table, begin, end, upper, work, found):
-    """Fill ``found = (source, at, value)`` with the candidates of a chain in time order; returns their number.
+    """Fill ``found = (source, at, value)`` with the candidates of a chain in time order; return their number.
 
     Of the two values at a boundary only the better counts, the earlier when they are equal. A point at a boundary
-    comes after it: it is still in the window that opens there, which the value from the left no longer is, so it must not
-    be driven out by that.
+    comes after it: the window that opens there still contains the point, but no longer the value from the left, which
+    therefore must not evict it.
     """
     _, lo, hi, c = table
     source, at, value = found
@@ -139,7 +139,7 @@ def _candidates(table, begin, end, upper, work, found):
 
 @device
 def _room(offsets, k):
-    """Candidates that the largest group can have: a boundary or point and k - 2 critical points for a piece."""
+    """Bound the candidates of the largest group: a boundary or point and k - 2 critical points per piece."""
     largest = 0
     for g in range(len(offsets) - 1):
         largest = max(largest, offsets[g + 1] - offsets[g])
@@ -170,7 +170,7 @@ def _later_of(a, b):
 
 @device
 def _best_of_line(table, p, upper):
-    """The extremum of a piece of degree 0 or 1, and what rounding may have done to it and to another as large."""
+    """Return the extremum of a piece of degree 0 or 1, and a bound of its rounding and that of another as large."""
     _, lo, hi, c = table
     k = c.shape[1]
     a, b = horner(c, p, k, lo[p]), horner(c, p, k, hi[p])
@@ -180,7 +180,7 @@ def _best_of_line(table, p, upper):
 
 @device
 def _first_ending_after(parts, s, last, instant):
-    """The first of the parts ``s … last - 1`` that ends after an instant."""
+    """Return the first of the parts ``s … last - 1`` that ends after an instant."""
     ref, _, hi, _, _ = parts
     while s < last and not _later(instant[0], instant[1], ref[s], hi[s]):
         s += 1
@@ -189,7 +189,7 @@ def _first_ending_after(parts, s, last, instant):
 
 @device
 def _is_hidden(parts, s, last, begin, end, best, upper):
-    """Whether the steps from part ``s`` on cover the time from ``begin`` to ``end`` and are better throughout than ``best``."""
+    """Test whether the steps from part ``s`` on cover ``begin`` to ``end`` and are better than ``best`` throughout."""
     ref, lo, hi, rows, _ = parts
     value, margin = best
     if s == last or _later(begin[0], begin[1], ref[s], lo[s]):
@@ -207,9 +207,9 @@ def _is_hidden(parts, s, last, begin, end, best, upper):
 
 @device
 def _put_ends(table, begin, end, size, upper, parts, counts, steps):
-    """Tail and head of a chain: its pieces, a window later and as they are, where M has a result.
+    """Write tail and head of a chain: its pieces, delayed by a window and unchanged, where M has a result.
 
-    Of lines those are left out that the chain's ``steps`` hide: with many pieces to a window, nearly all.
+    Lines that the chain's ``steps`` hide are skipped: with many pieces per window, nearly all.
     """
     ref, lo, hi, c = table
     rows = parts[3]
@@ -229,7 +229,7 @@ def _put_ends(table, begin, end, size, upper, parts, counts, steps):
         if not hidden and _put(parts, counts[0], p, start, until):
             rows[counts[0], :] = c[p, :]
             counts[0] += 1
-        # A head stays about its own reference, so that its coefficients are untouched.
+        # A head keeps its own reference, so that its coefficients are unchanged.
         start, until = (ref[p], lo[p]), (ref[p], hi[p])
         if gap(ref[p], lo[p], opens[0], opens[1]) > 0.0:
             start = (ref[p], seconds_between(ref[p], opens[0]) + opens[1])
@@ -242,7 +242,7 @@ def _put_ends(table, begin, end, size, upper, parts, counts, steps):
 
 @device
 def _put_steps(table, domain, found, n, size, upper, queue, parts, m):
-    """The step function of a chain's ``n`` candidates within the ``domain``; returns the new ``m``.
+    """Write the step function of a chain's ``n`` candidates within the ``domain``; return the new ``m``.
 
     ``queue[first:last]`` holds candidates in time order, each better than those after it: the first is the extremum
     until it leaves, or until a better one enters and empties the queue.
@@ -284,7 +284,7 @@ def _put_steps(table, domain, found, n, size, upper, queue, parts, m):
 
 @kernel(_TABLE, IN_INT1, INT, BOOL, _PARTS, OUT_INT2)
 def _split(table, offsets, size, upper, parts, spans):
-    """Tail, step and head of group ``g`` are the rows ``3 g`` to ``3 g + 2`` of ``spans``, in three stretches of ``parts``."""
+    """Write tail, step and head of group ``g`` to three stretches of ``parts``: rows ``3 g`` to ``3 g + 2`` of ``spans``."""
     ref, lo, hi, c = table
     k = c.shape[1]
     room = _room(offsets, k)
@@ -311,14 +311,14 @@ def _split(table, offsets, size, upper, parts, spans):
 
 @device
 def _end_value(table, p, at):
-    """Value of piece ``p`` at instant ``(at, 0)``, which lies in its closed range but for rounding."""
+    """Evaluate piece ``p`` at instant ``(at, 0)``, which lies in its closed range up to rounding."""
     ref, lo, hi, c = table
     return horner(c, p, c.shape[1], min(max(seconds_between(ref[p], at), lo[p]), hi[p]))
 
 
 @device
 def _answer_chain(table, chain, candidates, window, closing, asked, out):
-    """Answer the windows from ``asked[0]`` on that close before or at the end of a chain; returns the next one."""
+    """Evaluate the windows from ``asked[0]`` on that close before or at the end of a chain; return the next one."""
     ref, lo, hi, _ = table
     begin, end = chain
     source, at, value, queue, n = candidates
@@ -347,7 +347,7 @@ def _answer_chain(table, chain, candidates, window, closing, asked, out):
             f = queue[first]
             own = ref[source[f]]
             is_point = lo[source[f]] == hi[source[f]]
-            # A point at the opening instant is in the window; what else happens there is in the tail, or before it.
+            # A point at the opening instant is in the window; other values there are in the tail, or before it.
             if _later(opens, 0.0, own, at[f]) or (is_point and not _later(own, at[f], opens, 0.0)):
                 break
             first += 1
@@ -394,7 +394,7 @@ def sliding_extremum(
     *,
     upper: bool = False,
 ) -> SlidingPieces:
-    """Infimum (or with ``upper`` supremum) over ``[t - size_us, t)`` as a piecewise polynomial of the closing time ``t``.
+    """Return the infimum (``upper``: supremum) over ``[t - size_us, t)`` as a piecewise polynomial of the closing time ``t``.
 
     Group ``g`` consists of the pieces ``offsets[g]:offsets[g + 1]``, sorted in time and not overlapping. There is no
     result where the window is not covered: a group shorter than the window has none.
@@ -440,9 +440,9 @@ def sliding_extremum_at(
     *,
     upper: bool = False,
 ) -> tuple[Array, Integers, npt.NDArray[np.uint8]]:
-    """``(values, source, status)`` of the windows that close at ``closing``, in one pass, O(n + m).
+    """Return ``(values, source, status)`` of the windows that close at ``closing``, in one pass, O(n + m).
 
-    Group ``g`` is asked at ``closing[closing_offsets[g]:closing_offsets[g + 1]]``, microseconds, not descending. Where
+    Group ``g`` is evaluated at ``closing[closing_offsets[g]:closing_offsets[g + 1]]``, microseconds, not descending. Where
     the window is not covered the status is UNCOVERED, the value 0 and the source -1.
 
     >>> one = np.array([[0.0, 1.0]])
@@ -458,7 +458,7 @@ def sliding_extremum_at(
     closing_offsets = ascending("closing_offsets", closing_offsets, len(closing))
     if len(closing_offsets) != len(offsets):
         raise ValueError(
-            f"closing_offsets: expected {len(offsets)} entries as offsets, got {len(closing_offsets)}"
+            f"closing_offsets: expected {len(offsets)} entries, like offsets, got {len(closing_offsets)}"
         )
     descends = np.diff(closing) < 0
     descends[closing_offsets[(closing_offsets > 0) & (closing_offsets < len(closing))] - 1] = False

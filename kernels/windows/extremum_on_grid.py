@@ -1,17 +1,18 @@
-"""Smallest and largest values over sliding windows at regular closing times (semantics 3.6, 4.2).
+"""Compute minima and maxima over sliding windows at regular closing times (semantics 3.6, 4.2).
 
 As in :mod:`pulse.kernels.windows.average_on_grid` the closing times, and the instants at which windows open, cut the time line
 into panes. One walk over the pieces of a run (a stretch of one group without a hole) finds in each pane the extremum, the largest
-``err`` and the largest doubt of the pieces it touches; a window is so many panes in a row. The best of ``m`` neighbours comes
-of running bests from both ends of blocks of ``m`` (van Herk 1992, Gil and Werman 1993): three comparisons each, whatever ``m``.
+``err`` and the largest doubt of the pieces it touches; a window is a fixed number of consecutive panes. The best of ``m``
+neighbours is found from running bests from both ends of blocks of ``m`` (van Herk 1992, Gil and Werman 1993): three comparisons
+each, whatever ``m``.
 
-A pane ``[a, b)`` has the infimum (or supremum) of what lies in it: the values at the ends of the pieces' parts, from within, and
-at critical points. Points (semantics 1.2) between pieces that meet count in the pane that holds them, ``a`` included, ``b`` not;
+A pane ``[a, b)`` has the infimum (or supremum) of its values: those at the ends of the pieces' parts, from within, and at
+critical points. Points (semantics 1.2) between pieces that meet count in the pane that contains them, ``a`` included, ``b`` not;
 they cover nothing.
 
-Ends between pieces are known to the timeline's tolerance. So a part of a piece that lies within it of a cut may be in the pane,
-or not: where the piece and its neighbour agree within their bounds at their end, it is; else it is not, and what it goes beyond
-the others by is added to the bound; as is what the neighbour has at that end, for the pane on the other side of the cut.
+Ends between pieces are accurate to the tolerance of instants. So a part of a piece that lies within it of a cut may or may not
+be in the pane: if the piece and its neighbour agree within their bounds at their end, it is; else it is not, and its excess over
+the others is added to the bound; so is the neighbour's value at that end, for the pane on the other side of the cut.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _RESULTS = types.Tuple((OUT1, OUT1, OUT_BYTE1))
 _WINDOW = types.Tuple((INT, INT))
 
 _EPSILON = 2.220446049250313e-16
-_FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
+_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
 _CERTAIN = 3
 _YEARS = 1e8  # seconds
 _ZERO, _ONE, _TWO, _THREE, _FOUR = (np.uint64(i) for i in range(5))
@@ -63,13 +64,13 @@ _NO_RANGE, _NO_ROOM = -1, -2  # in place of the number of stretches
 
 @step
 def _is_far(lo, hi, i):
-    """Whether the piece reaches too far from its reference, or its range is no numbers."""
+    """Test whether the piece extends too far from its reference, or its range is not finite."""
     return not (abs(lo[i]) <= _FARTHEST and abs(hi[i]) <= _FARTHEST)
 
 
 @step
 def _next_piece(lo, hi, i, stop):
-    """As :func:`.window.next_piece`; -1 if that piece, or a point before it, is too far from its reference."""
+    """Run :func:`.walk.next_piece`; return -1 if that piece, or a point before it, is too far from its reference."""
     i += 1
     while i < stop and not hi[i] > lo[i]:
         if _is_far(lo, hi, i):
@@ -79,9 +80,9 @@ def _next_piece(lo, hi, i, stop):
 
 
 def _covered(table: tuple[Ints, Array, Array, Array], offsets: Ints, little: float) -> float:
-    """Seconds between the ends of the groups if those are no more than ``little``, else those that the pieces cover.
+    """Return the seconds between the ends of the groups if at most ``little``, else the seconds that the pieces cover.
 
-    The first is known without a look at every piece; it could be years where a group has a hole.
+    The first needs no pass over the pieces; it could be years where a group has a hole.
     """
     ref, lo, hi, _ = table
     some = np.flatnonzero(offsets[1:] > offsets[:-1])
@@ -98,13 +99,13 @@ def _covered(table: tuple[Ints, Array, Array, Array], offsets: Ints, little: flo
 
 @step
 def _slack(lo, hi):
-    """Microseconds within which an instant counts as at an end of the piece."""
+    """Return the microseconds within which an instant counts as at an end of the piece."""
     return MICROSECONDS * (GRAIN + 4.0 * _EPSILON * max(abs(lo), abs(hi)))
 
 
 @step
 def _line(table, i, sign, is_line):
-    """Whether piece ``i`` is near its reference and met by the next, which has a length; and ``sign`` times its extremum."""
+    """Test whether piece ``i`` is near its reference and a range meets its end; also return ``sign`` times its extremum."""
     ref, lo, hi, c = table
     begin, end, j = lo[i], hi[i], i + _ONE
     sound = (begin > -_YEARS) & (end < _YEARS) & (hi[j] > lo[j]) & follows(ref[i], end, ref[j], lo[j])
@@ -123,18 +124,18 @@ def _larger(a, b):
 
 @step
 def _pass_lines(table, bounds, p, stop, cut, sign, seen):
-    """Go over pieces of degree 0 and 1, each before the ``cut`` and met by the next: ``(piece, top, wide, unsure)`` after them.
+    """Scan pieces of degree 0 and 1 before the ``cut`` that the next one meets; return ``(piece, top, wide, unsure)``.
 
-    Nearly all pieces of nearly all panes are such. The last before ``stop`` is left, as is one with the cut, a point or a hole
-    after it. Four at a time, which do not wait for each other: of pieces that meet only the last can have the cut. Indices are
-    unsigned here, which Numba need not make positive.
+    Nearly all pieces of nearly all panes qualify. The last before ``stop`` is left, as is one followed by the cut, a point or a
+    hole. Four at a time, independent of each other: of pieces that meet only the last can contain the cut. Indices are
+    unsigned, which saves Numba's handling of negative indices.
     """
     ref, _, hi, c = table
     err, codes = bounds
     top, wide, unsure = seen
     i, last = np.uint64(p), np.uint64(stop - 1)
     is_line = c.shape[1] == 2
-    # A microsecond is more than the slack of any piece that is not years from its reference, and four that meet may miss.
+    # A microsecond exceeds the slack of any piece within years of its reference, and the gaps of four pieces that meet.
     while i + _FOUR <= last and cut - ref[i + _THREE] > hi[i + _THREE] * MICROSECONDS + 1.0:
         sound, value = _line(table, i, sign, is_line)
         sound_1, value_1 = _line(table, i + _ONE, sign, is_line)
@@ -160,7 +161,7 @@ def _pass_lines(table, bounds, p, stop, cut, sign, seen):
 
 @step
 def _agrees(table, err, p, q):
-    """Whether piece ``p`` and piece ``q`` after it have values at their common end that lie within their bounds."""
+    """Test whether the values of piece ``p`` and the next piece ``q`` at their common end agree within their bounds."""
     _, lo, hi, c = table
     k = c.shape[1]
     return abs(horner(c, p, k, hi[p]) - horner(c, q, k, lo[q])) <= err[p] + err[q]
@@ -168,12 +169,12 @@ def _agrees(table, err, p, q):
 
 @device
 def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
-    """Extremum, error and doubt of each pane of the run that starts with piece ``p``, the first cut at ``cut``.
+    """Write extremum, error and doubt of each pane of the run that starts with piece ``p``, the first cut at ``cut``.
 
-    ``before`` is the first point at which the run starts, or ``p``. ``sign`` is -1 for a smallest value: panes hold ``sign``
-    times it. Returns the first piece after the run, or a negative reason why there is none, the number of cuts, and whether what
-    may be in a pane goes beyond what is; pane ``i`` begins at cut ``i``. A cut just behind a piece is left to the next, if that
-    follows; points there are in the pane that begins, and may be in that which ends.
+    ``before`` is the first point at which the run starts, or ``p``. ``sign`` is -1 for minima: panes hold ``sign`` times the
+    value. Returns the first piece after the run, or a negative code if there is none, the number of cuts, and whether values that
+    may be in a pane exceed those that are; pane ``i`` begins at cut ``i``. A cut just after a piece is left to the next, if that
+    follows; points there are in the pane that begins, and may be in the one that ends.
     """
     ref, lo, hi, c = table
     err, codes = bounds
@@ -225,7 +226,7 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
             next_value = sign * horner(c, p, k, b)
             length = (b - a) * MICROSECONDS
             whole = length > slack or (a == begin and b == end)
-            if whole or length > dust:  # a part cut off by rounding is none
+            if whole or length > dust:  # ignore a part cut off only by rounding
                 higher = value if value > next_value else next_value
                 for r in range(found):
                     if a < critical[r] < b:
@@ -233,7 +234,7 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
                 wide = own if own > wide else wide
                 if not whole and a == begin:
                     whole = last < 0 or _agrees(table, err, last, p)
-                    if not whole:  # the piece before may reach into the pane that begins
+                    if not whole:  # the previous piece may extend into the pane that begins
                         beside, beside_wide = sign * horner(c, last, k, hi[last]), err[last]
                 elif not whole:
                     whole = not goes_on or _agrees(table, err, p, q)
@@ -267,7 +268,7 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
 
 @device
 def _slide(panes, m, span, from_start):
-    """``panes[i]`` becomes the largest from ``i`` to the end of its block of ``span``, ``from_start[i]`` that from its start."""
+    """Replace ``panes[i]`` by the maximum from ``i`` to its block's end; ``from_start[i]`` gets that from its start to ``i``."""
     place = 0
     for i in range(m):
         from_start[i] = panes[i] if place == 0 or panes[i] > from_start[i - 1] else from_start[i - 1]
@@ -283,7 +284,7 @@ def _slide(panes, m, span, from_start):
 
 @device
 def _write(panes, from_start, first, span, stride, sign, out):
-    """The largest of ``span`` panes up to the cuts ``first, first + stride, …``."""
+    """Write the largest of ``span`` panes up to the cuts ``first, first + stride, …``."""
     for j in range(out.shape[0]):
         i = first + j * stride
         a, b = panes[i - span], from_start[i - 1]
@@ -292,7 +293,7 @@ def _write(panes, from_start, first, span, stride, sign, out):
 
 @kernel(_TABLE, _BOUNDS, IN_INT1, _WINDOW, BOOL, INT, _STRETCHES, _RESULTS)
 def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
-    """Returns the numbers of stretches, or a negative reason why there are none, and of samples; ``room``: a run's panes."""
+    """Return the numbers of stretches, or a negative code on failure, and of samples; ``room``: a run's panes."""
     ref, lo, hi, c = table
     size, advance = window
     group, begin, starts = stretches
@@ -362,7 +363,7 @@ def window_extremum_every(
     advance_us: int,
     upper: bool = False,
 ) -> GridWindows:
-    """Infimum, or with ``upper`` supremum, over ``[t - size, t)`` at all ``t`` that are multiples of ``advance``.
+    """Return the infimum, or with ``upper`` supremum, over ``[t - size, t)`` at all multiples ``t`` of ``advance``.
 
     ``table`` is ``(ref, lo, hi, c)``. The bound of a window is the largest, and its certainty the smallest, of the pieces and
     points that it touches. A window that is not covered by one run has no result; each run is a stretch of its own.
@@ -378,7 +379,9 @@ def window_extremum_every(
     lo, hi, c, err = (np.ascontiguousarray(x, dtype=np.float64) for x in (*table[1:], err))
     codes = np.ascontiguousarray(certainty, np.uint8)
     if any(x.shape != (n,) for x in (lo, hi, err, codes)) or c.ndim != 2 or len(c) != n or c.shape[1] == 0:
-        raise ValueError(f"expected {n} of lo, hi, err and certainty, as ref, and c of shape ({n}, k >= 1)")
+        raise ValueError(
+            f"expected {n} of lo, hi, err and certainty, one per ref, and c of shape ({n}, k >= 1)"
+        )
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
         raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
     if size_us <= 0 or advance_us <= 0:
@@ -395,7 +398,7 @@ def window_extremum_every(
     if m == _NO_RANGE:
         raise ValueError(_TOO_FAR)
     if m == _NO_ROOM:
-        raise ValueError("ref, lo, hi: expected pieces in the order of time, and none within another")
+        raise ValueError("ref, lo, hi: expected pieces in order of time, without overlaps")
     group, first, starts = stretches
     values, widths, found = out
     return GridWindows(

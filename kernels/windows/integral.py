@@ -1,15 +1,15 @@
-"""Integrals over sliding windows of piecewise polynomials (semantics 3.5; Pulse paper, III-B).
+"""Integrate piecewise polynomials over sliding windows (semantics 3.5; Pulse paper, III-B).
 
 A piecewise function is a sequence of pieces ``(ref, lo, hi, c)``, grouped by ``offsets`` (``int64[G + 1]``),
 per group sorted in time and without overlaps. A **run** is a stretch of one group without a hole; a gap
 within :func:`pulse.kernels.instants.tolerance` is none. The integral over ``[t - w, t)`` as a function of the
-closing time ``t`` is one polynomial per cell of the walk in :mod:`pulse.kernels.windows.walk`; here it is written
-down, or sampled.
+closing time ``t`` is one polynomial per cell of the walk in :mod:`pulse.kernels.windows.walk`; this module writes it
+out, or samples it.
 
 Accuracy: every instant is held as whole microseconds and a rest, every polynomial is shifted to where its
 part of the window begins, and the sum is a double-double; so the error is a few units in the last place of
 ``w`` times the largest ``sum(|c[j]| * |t|**j)`` of the pieces touched, whatever the epoch and however long or
-short the pieces. Pieces with ``hi <= lo`` (points too) have no measure and are passed over.
+short the pieces. Pieces with ``hi <= lo`` (points too) have measure zero and are skipped.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from pulse.kernels.windows.walk import (
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
+_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
 
 
 @device
@@ -137,10 +137,10 @@ def _first_descent(times, offsets):
 def window_integral(
     ref: Ints, lo: Array, hi: Array, c: Array, offsets: Ints, size_us: int
 ) -> tuple[Ints, Ints, Array, Array, Array, Ints, Ints]:
-    """``W(t)``, the integral over ``[t - size, t)``, as pieces in the closing time ``t``.
+    """Return ``W(t)``, the integral over ``[t - size, t)``, as pieces in the closing time ``t``.
 
     Returns ``(offsets, ref, lo, hi, c[m, k + 1], head, tail)``. Each piece is written about the whole microsecond
-    nearest its own start, which keeps it well conditioned wherever the inputs' references lie. It was caused by the
+    nearest its own start, which keeps it well conditioned wherever the inputs' references lie. Its lineage is the
     input pieces ``tail … head``. There are pieces only where the whole window lies in one run. A coefficient that is
     not finite makes all pieces that depend on it not finite.
 
@@ -150,7 +150,7 @@ def window_integral(
     """
     ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
     size = _duration(size_us, "size_us")
-    most = 2 * len(ref)  # every cell ends where the head or the tail moves on
+    most = 2 * len(ref)  # every cell ends where the head or the tail advances
     out_offsets = np.empty(len(offsets), np.int64)
     at, span, out = np.empty((most, 3), np.int64), np.empty((most, 2)), np.empty((most, c.shape[1] + 1))
     _window_integral(ref, lo, hi, c, offsets, size, out_offsets, at, span, out)
@@ -169,10 +169,10 @@ def window_integral_at(
     closing: Ints,
     closing_offsets: Ints,
 ) -> tuple[Array, npt.NDArray[np.uint8]]:
-    """``(values, status)`` of ``W`` at given closing times (microseconds, ascending per group), in one pass.
+    """Return ``(values, status)`` of ``W`` at given closing times (microseconds, ascending per group), in one pass.
 
-    Status is ``UNCOVERED`` where the window touches a hole or reaches outside, ``NOT_FINITE`` where a piece it meets,
-    be it only at an end, is not finite; there the value is zero. A window that closes just where the data ends has a
+    Status is ``UNCOVERED`` where the window touches a hole or extends outside, ``NOT_FINITE`` where a piece it touches,
+    even only at an end, is not finite; there the value is zero. A window that closes exactly where the data ends has a
     result: it covers ``[t - size, t)``.
     """
     ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
@@ -181,7 +181,7 @@ def window_integral_at(
     closing_offsets = _offsets(closing_offsets, len(closing), "closing_offsets")
     if len(closing_offsets) != len(offsets):
         raise ValueError(
-            f"closing_offsets: expected {len(offsets)} entries, as offsets, got {len(closing_offsets)}"
+            f"closing_offsets: expected {len(offsets)} entries, like offsets, got {len(closing_offsets)}"
         )
     descent = _first_descent(closing, closing_offsets)
     if descent >= 0:
@@ -198,7 +198,7 @@ def _pieces(
     lo, hi, c = (np.ascontiguousarray(a, dtype=np.float64) for a in (lo, hi, c))
     n = len(ref)
     if lo.shape != (n,) or hi.shape != (n,):
-        raise ValueError(f"lo, hi: expected shape ({n},), as ref, got {lo.shape} and {hi.shape}")
+        raise ValueError(f"lo, hi: expected shape ({n},), like ref, got {lo.shape} and {hi.shape}")
     if c.ndim != 2 or len(c) != n or c.shape[1] == 0:
         raise ValueError(f"coefficients: expected shape ({n}, k) with k >= 1, got {c.shape}")
     if n and not max(-lo.min(), lo.max(), -hi.min(), hi.max()) <= _FARTHEST:

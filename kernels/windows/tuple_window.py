@@ -1,17 +1,17 @@
-"""Windows over tuples: which tuples lie in a window, and what they come to (semantics 1.2, 7.8).
+"""Find the tuples of each window and aggregate them (semantics 1.2, 7.8).
 
 A window closing at ``t`` covers ``[t - size, t)``, so the tuple of an instant ``τ`` takes part for the closing times in
 ``(τ, τ + size]``. Times are whole microseconds, so that is ``[τ + 1, τ + size + 1)``: as a function of the closing time the
-result is a step function that changes only where a tuple comes in or goes out.
+result is a step function that changes only where a tuple enters or leaves.
 
-A window is a span ``[tail, head)`` of rows; both ends only move forward. Sums and extrema of all spans come of two stacks:
-rows up to ``middle`` have the aggregate from there to ``middle`` worked out, those after it are added up as they come::
+A window is a span ``[tail, head)`` of rows; both ends only move forward. Sums and extrema of all spans use two stacks:
+rows up to ``middle`` have precomputed suffix aggregates up to ``middle``, those after it have a running aggregate::
 
     tail ....... middle ....... head
     suffix[tail]        running             their sum is the window's
 
-When ``tail`` passes ``middle`` the suffixes are worked out anew, up to ``head``. Nothing is ever subtracted, so what left the
-window leaves no rounding behind; O(1) amortised for a row. Sums are double-doubles (:mod:`pulse.kernels.double_double`).
+When ``tail`` passes ``middle`` the suffixes are recomputed up to ``head``. Nothing is ever subtracted, so rows that left the
+window leave no rounding behind; O(1) amortised per row. Sums are double-doubles (:mod:`pulse.kernels.double_double`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SUM, MAX = 0, 1
 
 
 class Spans(NamedTuple):
-    """Windows as spans of rows: piece ``i`` closes in ``[start[i], end[i])`` and holds the rows ``tail[i]:head[i]``.
+    """A table of windows as spans of rows: piece ``i`` closes in ``[start[i], end[i])`` and contains rows ``tail[i]:head[i]``.
 
-    ``offsets`` are those of the groups.
+    ``offsets`` delimit the groups.
     """
 
     offsets: Ints
@@ -44,7 +44,7 @@ class Spans(NamedTuple):
 
 
 class Closings(NamedTuple):
-    """Windows at regular closing times: stretch ``s`` of ``group[s]`` closes at ``first[s] + i * every``, without gaps."""
+    """A table of windows at regular closing times: stretch ``s`` of ``group[s]`` closes at ``first[s] + i * every``."""
 
     group: Ints
     first: Ints
@@ -60,7 +60,7 @@ def _pieces(times, offsets, size, out_offsets, out):
         begin, stop = offsets[g], offsets[g + 1]
         tail, head = begin, begin
         while tail < stop:
-            # The next instant at which a row comes in or goes out; a window is then [tail, head).
+            # The next instant at which a row enters or leaves; a window is then [tail, head).
             comes = head < stop and (head == tail or times[head] <= times[tail] + size)
             at = times[head] + 1 if comes else times[tail] + size + 1
             while head < stop and times[head] + 1 == at:
@@ -79,9 +79,9 @@ def _pieces(times, offsets, size, out_offsets, out):
 
 
 def window_pieces(times: Ints, offsets: Ints, size_us: int) -> Spans:
-    """The pieces of the closing time on which a window of ``size_us`` holds the same rows, at least one.
+    """Return the pieces of the closing time on which a window of ``size_us`` contains the same rows, at least one.
 
-    ``times[n]``: microseconds, not falling within a group ``offsets[g]:offsets[g + 1]``.
+    ``times[n]``: microseconds, not descending within a group ``offsets[g]:offsets[g + 1]``.
 
     >>> spans = window_pieces(np.array([0, 10]), np.array([0, 2]), 15)
     >>> spans.start.tolist(), spans.end.tolist(), spans.tail.tolist(), spans.head.tolist()
@@ -112,7 +112,7 @@ def _closings(times, offsets, group, first, stretches, every, size, tail, head):
 
 
 def window_closings(times: Ints, offsets: Ints, size_us: int, every_us: int) -> Closings:
-    """The windows that close at multiples of ``every_us`` and hold at least one row.
+    """Return the windows that close at multiples of ``every_us`` and contain at least one row.
 
     >>> closings = window_closings(np.array([3, 12, 50]), np.array([0, 3]), 10, 5)
     >>> [(int(t), int(a), int(b)) for t, a, b in zip([5, 10, 15, 20, 55, 60], closings.tail, closings.head)]
@@ -124,7 +124,7 @@ def window_closings(times: Ints, offsets: Ints, size_us: int, every_us: int) -> 
     n = len(times)
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     low, high = times // every_us + 1, (times + size_us) // every_us
-    some = np.flatnonzero(high >= low)  # rows that some window holds
+    some = np.flatnonzero(high >= low)  # rows that some window contains
     owner, low, high = owner[some], low[some], high[some]
     begins = np.ones(len(some), bool)
     begins[1:] = (owner[1:] != owner[:-1]) | (low[1:] > high[:-1] + 1)
@@ -144,7 +144,7 @@ def _aggregate(values, tail, head, kind, suffix, suffix_low, out):
     high, low = 0.0, 0.0
     for i in range(tail.shape[0]):
         a, b = tail[i], head[i]
-        if a >= reached:  # nothing of the last window is left
+        if a >= reached:  # no row of the last window is left
             middle, reached = a, a
             high, low = (0.0, 0.0) if kind == SUM else (-np.inf, 0.0)
         while reached < b:
@@ -171,9 +171,9 @@ def _aggregate(values, tail, head, kind, suffix, suffix_low, out):
 
 
 def aggregate_spans(values: Array, tail: Ints, head: Ints, kind: int) -> Array:
-    """The sum (``SUM``) or the largest (``MAX``) of ``values[tail[i]:head[i]]``, for spans of at least one row.
+    """Return the sum (``SUM``) or maximum (``MAX``) of ``values[tail[i]:head[i]]``, for spans of at least one row.
 
-    Spans come in order: neither end falls. Sums are right to the last bit but one, whatever the window held before.
+    Spans come in order: neither end descends. Sums are right to the last bit but one, whatever earlier windows contained.
 
     >>> aggregate_spans(np.array([1e300, 1.0, 2.0]), np.array([0, 0, 1]), np.array([1, 2, 3]), SUM).tolist()
     [1e+300, 1e+300, 3.0]
@@ -201,5 +201,5 @@ def _checked(times: Ints, offsets: Ints, size_us: int) -> tuple[Ints, Ints]:
     falls = np.diff(times) < 0
     falls[offsets[(offsets > 0) & (offsets < len(times))] - 1] = False
     if falls.any():
-        raise ValueError("times: expected not to fall within a group")
+        raise ValueError("times: expected non-descending times within a group")
     return times, offsets

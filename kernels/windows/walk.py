@@ -1,4 +1,4 @@
-"""The walk of a window over a piecewise function, cell by cell (semantics 3.5; Pulse paper, III-B).
+"""Walk a window over a piecewise function, cell by cell (semantics 3.5; Pulse paper, III-B).
 
 A piecewise function is a sequence of pieces ``(ref, lo, hi, c)``, grouped by ``offsets`` (``int64[G + 1]``),
 per group sorted in time and without overlaps. A **run** is a stretch of one group without a hole. With ``w``
@@ -11,12 +11,12 @@ the window's size, the integral over ``[t - w, t)`` as a function of the closing
     W(t) = integral of q from t - w to E_q  +  sum  +  integral of h from S_h to t
 
 As long as ``t`` stays within ``h`` and ``t - w`` within ``q``, that is one polynomial: a **cell**.
-:func:`next_cells` walks the cells of a group with two pointers; what is computed of a window differs only in
-what is done with a cell.
+:func:`next_cells` walks the cells of a group with two pointers; window aggregates differ only in their use of
+a cell.
 
 Every instant is held as whole microseconds and a rest, every polynomial is shifted to where its part of the
-window begins, and the sum carries what its additions lose. Pieces with ``hi <= lo`` (points too) have no
-measure and are passed over.
+window begins, and the sum is compensated. Pieces with ``hi <= lo`` (points too) have measure zero and are
+skipped.
 """
 
 import math
@@ -34,14 +34,14 @@ BLOCK = 256  # cells per call of next_cells
 # Columns of the cells: integers, and floats. Rests and slack are in microseconds.
 HEAD, TAIL, BEGIN, END, WHOLES = range(5)
 BEGIN_REST, END_REST, SLACK, SUM, W0, W1, W2, RESTS = range(8)
-# Where a walk stands: integers (beside the columns of the cell it is in), and floats.
+# State of a walk: integers (in addition to the columns of the current cell), and floats.
 STOP, HEAD_START, HEAD_END, TAIL_END, BROKEN, MOVES, FRESH, STATES = range(4, 12)
 HEAD_START_REST, HEAD_END_REST, TAIL_END_REST, SUM_LOW, FLOATS = range(4, 9)
 
 
 @device
 def instant(ref, offset):
-    """``(whole, rest)``: the instant as the nearest whole microsecond and the microseconds left, to 1e-16 of them."""
+    """Split an instant into ``(whole, rest)``: the nearest whole microsecond and the remaining microseconds, to 1e-16 of them."""
     if offset == 0.0:
         return ref, 0.0
     p, e = two_product(offset, MICROSECONDS)
@@ -51,7 +51,7 @@ def instant(ref, offset):
 
 @device
 def next_piece(lo, hi, i, stop):
-    """The first piece after ``i`` that has a length, or ``stop``."""
+    """Return the first piece after ``i`` that has a length, or ``stop``."""
     i += 1
     while i < stop and not hi[i] > lo[i]:
         i += 1
@@ -69,15 +69,15 @@ def start_walk(first, stop, at):
 
 @device
 def next_cells(ref, lo, hi, c, size, at, x, whole, rest):
-    """Step over the next cells, at most ``BLOCK``, and describe them; returns how many, 0 at the end of the group.
+    """Write the next cells, at most ``BLOCK``, and return their number, 0 at the end of the group.
 
-    ``at`` and ``x`` (``float64[FLOATS]``) are the walk. Row ``m`` of ``whole`` and ``rest`` describes a cell:
+    ``at`` and ``x`` (``float64[FLOATS]``) are the state of the walk. Row ``m`` of ``whole`` and ``rest`` describes a cell:
     head and tail piece; the closing times from ``BEGIN`` to ``END``, which may be stretched by ``SLACK``; the
     sum of the pieces strictly between, NaN when one is not finite; and for ``k <= 2`` the polynomial ``W0 +
     W1 s + W2 s**2``, ``s`` in seconds from the whole microsecond ``BEGIN``. A run just as long as the window
-    gives one cell of no length; others are left out, for their one closing time is the end of another cell.
+    gives one cell of length zero; other such cells are omitted, as their one closing time is the end of another cell.
 
-    One long function, because a call that is handed arrays counts references to them, which costs more than a step.
+    One long function, because passing arrays to a call counts references, which costs more than a step.
     """
     k = c.shape[1]
     h, q, end, stop = at[HEAD], at[TAIL], at[END], at[STOP]
@@ -87,10 +87,10 @@ def next_cells(ref, lo, hi, c, size, at, x, whole, rest):
     head_start_rest, head_end_rest, tail_end_rest = x[HEAD_START_REST], x[HEAD_END_REST], x[TAIL_END_REST]
     m = 0
     while m < BLOCK:
-        piece, sign = -1, 1.0  # whose integral is added to the sum, or taken away
+        piece, sign = -1, 1.0  # the piece whose integral is added to the sum, or subtracted
         if moves == TAIL:
             q += 1
-            while not hi[q] > lo[q]:  # ends: the head has a length, and the tail is not ahead of it
+            while not hi[q] > lo[q]:  # terminates: the head has a length, and the tail is not ahead of it
                 q += 1
             tail_end, tail_end_rest = instant(ref[q], hi[q])
             tail_end += size
@@ -121,7 +121,7 @@ def next_cells(ref, lo, hi, c, size, at, x, whole, rest):
                 total, error = two_sum(total, sign * value)
                 lost += error
             else:
-                broken += np.int64(sign)  # it could not be taken away again
+                broken += np.int64(sign)  # a non-finite term could not be subtracted again
         elif q == h:
             total, lost, broken = 0.0, 0.0, 0
         begin, begin_rest = end, end_rest
@@ -153,7 +153,7 @@ def next_cells(ref, lo, hi, c, size, at, x, whole, rest):
 
 @device
 def _piece_integral(c, i, k, a, b):
-    """As :func:`integral_row`; short polynomials without a loop, so that it is never a call."""
+    """Run :func:`integral_row`; short polynomials avoid the loop, so that the function is inlined."""
     if k == 1:
         return c[i, 0] * (b - a)
     if k == 2:
@@ -163,9 +163,9 @@ def _piece_integral(c, i, k, a, b):
 
 @device
 def _short_cell(k, head, tail, since, left, between, w):
-    """``W`` on a cell for constants and lines, ``(constant, slope, time of the cell's begin)`` each.
+    """Return ``W`` on a cell for constants and lines, ``(constant, slope, time of the cell's begin)`` each.
 
-    ``since`` is the start of the head piece and ``left`` the end of the tail piece, as its windows close,
+    ``since`` is the start of the head piece and ``left`` the end of the tail piece plus the window's size, both
     from the cell's begin. ``w > 0``: head and tail are one piece, and ``f(t) - f(t - w)`` would cancel: ``W =
     w f(t - w / 2)``.
     """
@@ -185,10 +185,10 @@ def _short_cell(k, head, tail, since, left, between, w):
 
 @device
 def cell_polynomial(ref, lo, hi, c, size, whole, rest, m, work, out):
-    """``W`` on cell ``m``, about its ``BEGIN``, into ``out[: k + 1]``. ``work`` is ``(4, k)``.
+    """Write ``W`` on cell ``m``, about its ``BEGIN``, to ``out[: k + 1]``. ``work`` is ``(4, k)``.
 
     Head and tail in one piece: ``W' = f(t) - f(t - w)`` would cancel, and the cell may be long, so it is formed in
-    double-double. Otherwise the cell is no longer than the window, and it does not matter.
+    double-double. Otherwise the cell is no longer than the window, and plain arithmetic suffices.
     """
     k = c.shape[1]
     if k <= 2:
@@ -217,7 +217,7 @@ def cell_polynomial(ref, lo, hi, c, size, whole, rest, m, work, out):
 
 @device
 def _recentre(c, i, microseconds, work, row):
-    """Rows ``row`` and ``row + 1`` of ``work``: piece ``i`` about an instant that far from its reference."""
+    """Write piece ``i`` about an instant ``microseconds`` from its reference to rows ``row`` and ``row + 1`` of ``work``."""
     k = c.shape[1]
     for j in range(k):
         work[row, j] = c[i, j]
@@ -228,11 +228,11 @@ def _recentre(c, i, microseconds, work, row):
 
 @device
 def first_closing(begin, rest, slack):
-    """The first whole microsecond at which a window of the cell closes."""
+    """Return the first whole microsecond at which a window of the cell closes."""
     return begin + np.int64(math.ceil(rest - slack))
 
 
 @device
 def last_closing(end, rest, slack):
-    """The last one; the cell that follows begins there or before."""
+    """Return the last whole microsecond at which a window of the cell closes; the next cell begins there or before."""
     return end + np.int64(math.floor(rest + slack))

@@ -1,4 +1,4 @@
-"""What aggregates across keys share (semantics 3.6, 3.7): their definition, whole or in parts that are merged."""
+"""Define the parts that aggregates across keys share (semantics 3.6, 3.7): whole, or partial and then merged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pulse.operators.data.grouping import columns_by
 
 @dataclass(frozen=True)
 class AcrossKeys:
-    """``function`` of ``argument`` over the keys that share ``by``, named ``output``.
+    """An aggregate: ``function`` of ``argument`` over the keys that share ``by``, named ``output``.
 
-    ``phase`` is "whole", "partial" or "merge"; a merge takes what the partial phase gave, named ``output`` already.
+    ``phase`` is "whole", "partial" or "merge"; a merge takes results of the partial phase, already named ``output``.
     """
 
     function: str
@@ -23,9 +23,9 @@ class AcrossKeys:
 
     @property
     def source(self) -> str:
-        """What the input calls the attribute."""
+        """Return the attribute's name in the input."""
         return self.output if self.phase == "merge" else self.argument
 
     def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
+        """Return the output columns for an input with these columns."""
         return columns_by(before, self.by, (self.output,))

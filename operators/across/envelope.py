@@ -1,20 +1,20 @@
-"""Smallest and largest value across keys, at each instant (semantics 3.6).
+"""Compute the smallest or largest value across keys, at each instant (semantics 3.6).
 
 1 Transforms: the lower or upper envelope of the models of all keys that share ``by``: pieces of the inputs, cut where
-  another wins, at the roots of differences. Taken over the rows that the model has (certain and likely ones); where
-  there are only possible rows, over those, and the result is possible. A row of the result is certain where some row is,
+  another wins, at the roots of differences. It uses the rows on the model (certain and likely ones); where
+  there are only possible rows, those, and the result is possible. A row of the result is certain where some row is,
   else likely (:mod:`pulse.operators.across.membership`). Points take part.
 2 Bounds: the true envelope lies between those of ``m - e`` and of ``m + e``; the bound is the largest distance of the
-  model's from either on the piece. Where all bounds of a group are equal it is that one. Where it is not certain which
-  rows take part, a largest value lies between the largest ``m - e`` of certain rows (where there are none, the smallest
-  of any) and the largest ``m + e`` of all; a smallest alike. Lines that differ by no more than rounding
+  model's envelope from either on the piece. If all bounds of a group are equal, it is that bound. Where rows take part
+  only possibly, a largest value lies between the largest ``m - e`` of certain rows (without any, the smallest
+  of all) and the largest ``m + e`` of all; a smallest value likewise. Lines that differ by no more than rounding
   count as equal, so that much is added; constants are compared exactly.
-3 Inverts: each row that could be the extremum to the bound itself (semantics 4.3): they are its lineage.
+3 Inverts: passes the bound itself to each row that could be the extremum (semantics 4.3); these rows are the lineage.
 4 Revises: upstream, by all keys of the group where one of them changed.
 5 Accents: aggregate by ``by`` (semantics 8.2): an alteration whose description stays within it acts on results, else
   accumulates.
 
-Envelopes of parts merge into the envelope of the whole, so partial results are merged by the same operation.
+Envelopes of parts merge into the envelope of the whole, so the same operation merges partial results.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from pulse.operators.data.relation import Relation
 
 @dataclass(frozen=True)
 class Envelope(AcrossKeys):
-    """``min`` or ``max``."""
+    """The aggregate ``min`` or ``max`` across keys."""
 
     def segments(self, relation: Relation) -> Relation:
-        """The envelope of each group."""
+        """Compute the envelope of each group."""
         bare = replace(
             relation,
             models={self.output: relation.models[self.source]},
@@ -60,7 +60,7 @@ class Envelope(AcrossKeys):
         return self._in_doubt(bare)
 
     def _envelope(self, relation: Relation) -> Relation:
-        """The envelope of rows all taken as present and certain."""
+        """Compute the envelope of rows that are all present and certain."""
         inputs = _functions(regroup(relation, self.by))
         rows = inputs.relation
         c, err = rows.models[self.output], rows.err[self.output]
@@ -90,7 +90,7 @@ class Envelope(AcrossKeys):
         return replace(made, lineage=rows.lineage.gather(offsets, winners))
 
     def _ties(self, inputs: Regrouped) -> FloatArray:
-        """Per group by how much two models may differ and still count as equal; constants are compared exactly."""
+        """Return per group how much two models may differ and still count as equal; constants are compared exactly."""
         rows = inputs.relation
         c = rows.models[self.output]
         ties = np.zeros(len(inputs.groups) - 1)
@@ -100,7 +100,7 @@ class Envelope(AcrossKeys):
         return ties
 
     def _errors(self, inputs: Regrouped, found: Pieces) -> tuple[FloatArray, IntArray, IntArray]:
-        """Bound of each piece by the envelopes of ``m - e`` and ``m + e``, and the rows that are extreme in any of the three."""
+        """Bound each piece by the envelopes of ``m - e`` and ``m + e``; also return the rows extreme in any of the three."""
         rows, upper = inputs.relation, self.function == "max"
         c, err = rows.models[self.output], rows.err[self.output]
         every = np.arange(len(rows))
@@ -110,10 +110,10 @@ class Envelope(AcrossKeys):
         near, first, last = about_own_start(cells.ref, cells.lo, cells.hi)
         cells = cells._replace(ref=near, lo=first, hi=last)
         model, below, above = (coefficients_at(cells, f, table.ref, table.c) for f in range(3))
-        _, under = _apart(model, below, cells.lo, cells.hi)
-        _, over = _apart(above, model, cells.lo, cells.hi)
+        _, under = _difference_range(model, below, cells.lo, cells.hi)
+        _, over = _difference_range(above, model, cells.lo, cells.hi)
         piece = table.place[cells.index[:, 0]]
-        # A piece too short for a cell of its own still has the bound of its source.
+        # A piece too short for a cell keeps the bound of its source.
         out = np.zeros(len(found.source))
         met = np.zeros(len(out), bool)
         np.maximum.at(out, piece, np.maximum(under, over))
@@ -125,7 +125,7 @@ class Envelope(AcrossKeys):
         return out, np.searchsorted(causes[order], np.arange(len(out) + 1)), winners[order]
 
     def _in_doubt(self, relation: Relation) -> Relation:
-        """The envelope of what the model has, or of all where it has nothing, with bounds for every choice of members."""
+        """Compute the envelope of the rows on the model, else of all, with bounds for every choice of members."""
         inputs = _functions(regroup(relation, self.by))
         rows, upper = inputs.relation, self.function == "max"
         sign = 1.0 if upper else -1.0
@@ -133,9 +133,9 @@ class Envelope(AcrossKeys):
         every = np.arange(len(rows))
         functions = [
             _shifted(inputs, self.output, np.flatnonzero(held), 0.0, upper),
-            _shifted(inputs, self.output, every, sign, upper),  # as far out as any truth
-            _shifted(inputs, self.output, np.flatnonzero(sure), -sign, upper),  # at least as far as this
-            _shifted(inputs, self.output, every, -sign, not upper),  # where none is sure, as this
+            _shifted(inputs, self.output, every, sign, upper),  # outer limit of any truth
+            _shifted(inputs, self.output, np.flatnonzero(sure), -sign, upper),  # inner limit
+            _shifted(inputs, self.output, every, -sign, not upper),  # inner limit without certain rows
         ]
         table = _side_by_side(rows, functions)
         cells = align(table.ref, table.lo, table.hi, table.offsets, outer=True)
@@ -154,26 +154,26 @@ class Envelope(AcrossKeys):
             certainty=presence(source[:, 2] >= 0, source[:, 0] >= 0),
             lineage=None,
         )
-        settled = sure[row] & sure[source[:, 1]] & (source.min(axis=1) >= 0)
-        return _whole_again(made, row, settled, None if rows.lineage is None else (rows.lineage, source))
+        unaffected = sure[row] & sure[source[:, 1]] & (source.min(axis=1) >= 0)
+        return _merge_parts(made, row, unaffected, None if rows.lineage is None else (rows.lineage, source))
 
     def _reach(self, rows: Relation, table: _Table, cells: Cells, row: IntArray) -> FloatArray:
-        """How far from the model a truth may be on each cell."""
+        """Bound the distance of a truth from the model on each cell."""
         sign = 1.0 if self.function == "max" else -1.0
         near, first, last = about_own_start(cells.ref, cells.lo, cells.hi)
         moved = cells._replace(ref=near, lo=first, hi=last)
         model = taylor_shift(rows.models[self.output][row], (near - rows.ref[row]) / MICROSECONDS)
         off = np.zeros(len(row))
-        # Outwards to the second function; inwards to the third, and where no row is sure to the fourth.
+        # Outwards to the second function; inwards to the third or, where no row is certain, to the fourth.
         for f, there in ((1, True), (2, True), (3, cells.index[:, 2] < 0)):
-            low, high = _apart(coefficients_at(moved, f, table.ref, table.c), model, first, last)
+            low, high = _difference_range(coefficients_at(moved, f, table.ref, table.c), model, first, last)
             far = sign * (high if sign > 0.0 else low) if f == 1 else -sign * (low if sign > 0.0 else high)
             off = np.maximum(off, np.where((cells.index[:, f] >= 0) & there, far, 0.0))
         return off
 
 
 class _Found(NamedTuple):
-    """An envelope, its ``source`` the rows it is of, and the coefficients of all rows it was taken from."""
+    """An envelope, whose ``source`` are input rows, and the coefficients of all input rows."""
 
     pieces: Pieces
     c: FloatArray
@@ -192,7 +192,7 @@ class _Table(NamedTuple):
 
 
 def _shifted(inputs: Regrouped, name: str, chosen: IntArray, sign: float, upper: bool) -> _Found:
-    """The envelope of some rows, moved by ``sign`` times their bounds: rounded outwards, where the sum is not exact."""
+    """Compute the envelope of rows shifted by ``sign`` times their bounds, rounded outwards where the sum is not exact."""
     rows = inputs.relation
     c = rows.models[name].copy()
     c[:, 0] = _moved_outwards(c[:, 0], sign * rows.err[name])
@@ -202,15 +202,17 @@ def _shifted(inputs: Regrouped, name: str, chosen: IntArray, sign: float, upper:
 
 
 def _moved_outwards(values: FloatArray, by: FloatArray) -> FloatArray:
-    """``values + by``, or the next number in the direction of ``by`` where rounding moved the sum by less than that."""
+    """Return ``values + by``, or the next number in the direction of ``by`` where rounding fell short of the exact sum."""
     moved, lost = _sum(values, by)
     return np.where(lost * np.sign(by) > 0.0, np.nextafter(moved, np.copysign(np.inf, by)), moved)
 
 
-def _apart(a: FloatArray, b: FloatArray, lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The least and the largest value of ``a - b`` on each range; of constants with the rounding of their difference.
+def _difference_range(
+    a: FloatArray, b: FloatArray, lo: FloatArray, hi: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the smallest and largest value of ``a - b`` on each range; for constants, rounded outwards.
 
-    What rounding does to others is in the ties.
+    The ties cover the rounding of other differences.
     """
     low, high, _ = bounds(subtract(a, b), lo, hi)
     _, lost = _sum(a[:, 0], -b[:, 0])
@@ -219,20 +221,20 @@ def _apart(a: FloatArray, b: FloatArray, lo: FloatArray, hi: FloatArray) -> tupl
 
 
 def _sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """``a + b``, and the exact sum less that (Knuth's two-sum)."""
+    """Return ``a + b`` and its rounding error, the exact sum minus the result (Knuth's two-sum)."""
     total: FloatArray = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def _group_of_rows(inputs: Regrouped) -> IntArray:
-    """The output group of each row."""
+    """Return the output group of each row."""
     of_input: IntArray = np.repeat(np.arange(len(inputs.groups) - 1), np.diff(inputs.groups))
     return of_input[inputs.relation.group]
 
 
 def _side_by_side(rows: Relation, functions: Sequence[_Found]) -> _Table:
-    """One table of the envelopes' pieces."""
+    """Collect the envelopes' pieces in one table."""
     F = len(functions)
     spans = [one.pieces for one in functions]
     group = np.concatenate([np.repeat(np.arange(len(s.offsets) - 1), np.diff(s.offsets)) for s in spans])
@@ -250,17 +252,18 @@ def _side_by_side(rows: Relation, functions: Sequence[_Found]) -> _Table:
     return _Table(source, place, rows.ref[source], lo, hi, c, offsets)
 
 
-def _whole_again(
-    made: Relation, row: IntArray, settled: BoolArray, causes: tuple[Lineage, IntArray] | None
+def _merge_parts(
+    made: Relation, row: IntArray, unaffected: BoolArray, causes: tuple[Lineage, IntArray] | None
 ) -> Relation:
-    """Neighbouring parts of one row that no doubtful row touches made one, with the larger bound."""
+    """Merge neighbouring parts of one row that no doubtful row touches, with the larger bound."""
     n = len(made)
-    goes_on = np.zeros(n, bool)
-    goes_on[1:] = settled[1:] & settled[:-1] & (row[1:] == row[:-1]) & (made.group[1:] == made.group[:-1])
-    goes_on[1:] &= (made.hi[:-1] > made.lo[:-1]) & (made.hi[1:] > made.lo[1:])
+    continues = np.zeros(n, bool)
+    continues[1:] = unaffected[1:] & unaffected[:-1] & (row[1:] == row[:-1])
+    continues[1:] &= made.group[1:] == made.group[:-1]
+    continues[1:] &= (made.hi[:-1] > made.lo[:-1]) & (made.hi[1:] > made.lo[1:])
     gap = made.lo[1:] - made.hi[:-1]
-    goes_on[1:] &= np.abs(gap) <= tolerances(made.ref[1:], made.lo[1:], made.ref[1:], made.hi[:-1])
-    first = np.flatnonzero(~goes_on)
+    continues[1:] &= np.abs(gap) <= tolerances(made.ref[1:], made.lo[1:], made.ref[1:], made.hi[:-1])
+    first = np.flatnonzero(~continues)
     last = np.append(first[1:], n)[: len(first)] - 1
     lineage = None
     if causes is not None:
@@ -270,12 +273,12 @@ def _whole_again(
         lineage = known.gather(np.append(of_cell[first], of_cell[-1]), source[some])
     name = made.columns.modelled[0]
     err = np.maximum.reduceat(made.err[name], first) if n else made.err[name]
-    kept = made.take(first, hi=made.hi[last])
-    return replace(kept, err={name: err}, lineage=lineage)
+    merged = made.take(first, hi=made.hi[last])
+    return replace(merged, err={name: err}, lineage=lineage)
 
 
 def _functions(inputs: Regrouped) -> Regrouped:
-    """Each group as functions with one value at an instant: its ranges and, where there are any points, those."""
+    """Split each group into functions with one value per instant: its ranges and its points, if any."""
     rows = inputs.relation
     point = rows.is_point
     if not point.any():
@@ -289,7 +292,7 @@ def _functions(inputs: Regrouped) -> Regrouped:
 
 
 def _equal_within(values: FloatArray, group: IntArray, groups: int) -> bool:
-    """Whether the values of each group are all the same."""
+    """Test whether the values of each group are all equal."""
     if not len(values) or (values == values[0]).all():
         return True
     low, high = np.full(groups, np.inf), np.full(groups, -np.inf)

@@ -1,11 +1,11 @@
-"""Gather: the points of all keys that share some of them, as one stream each (semantics 1.2, 3.7).
+"""Gather the points of all keys that share some key columns into one stream each (semantics 1.2, 3.7).
 
-1 Transforms: nothing but the keys: every point stays, those of one instant beside each other. What aggregates over the
-  tuples of a group, whatever their keys, works on it.
+1 Transforms: only the keys: every point stays, those of one instant beside each other. Aggregates over the
+  tuples of a group, whatever their keys, work on the result.
 2 Bounds: a point keeps its own.
 3 Inverts: passes it on.
 4 Revises: passes it on, under the group's key.
-5 Accents: as an aggregate by ``by`` (semantics 8.2): a description on a key that goes accumulates.
+5 Accents: as an aggregate by ``by`` (semantics 8.2): a description on a dropped key accumulates.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pulse.operators.data.relation import Relation
 
 @dataclass(frozen=True)
 class Gather(AcrossKeys):
-    """``each``: the points of all keys. What was gathered of parts and gathered again is what is gathered of the whole."""
+    """The aggregate ``each``: the points of all keys. Gathering gathered parts equals gathering the whole."""
 
     def segments(self, relation: Relation) -> Relation:
-        """The points of each group, in time."""
+        """Collect the points of each group, sorted by time."""
         names = relation.columns.key_names
         keys = tuple(relation.keys[names.index(name)] for name in names if name in self.by)
         bare = replace(

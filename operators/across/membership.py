@@ -1,15 +1,15 @@
-"""What an aggregate across keys is worth where it is not certain which of them take part (semantics 3.9, 4.2).
+"""Bound aggregates across keys where it is uncertain which keys take part (semantics 3.9, 4.2).
 
-A member is *sure* where its row is certain, *held* where the model has it (certain and likely), *doubtful* where it is likely or
-possible. The model's result is of the members held; a truth has all sure ones and any of the doubtful ones::
+A member is *sure* where its row is certain, *held* where the model includes it (certain and likely), *doubtful* where it is
+likely or possible. The model's result uses the held members; a truth has all sure ones and any of the doubtful ones::
 
     a sure member       x ± e       in every truth
     a likely one        x ± e       or nothing; the model has x
     a possible one      x ± e       or nothing; the model has nothing
 
-So a result exists in every truth where a member is sure (certain), on the model where one is held (likely), and else in some
-truths only (possible). Its bound holds whoever takes part: it is that of the worst choice of members. A possible result is of
-all that could take part.
+So a result exists in every truth where a member is sure (certain), on the model where one is held (likely), and otherwise in
+some truths only (possible). Its bound holds for every choice of members, so it is that of the worst. A possible result
+uses all members that could take part.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 
 SUMS = ("sure", "held", "every", "err", "up", "down", "up_alone", "down_alone")
-"""Columns of members that add up: numbers of members, their bounds, and by how much a truth may be above or below the model."""
+"""Columns that add up over members: counts, bounds, and how far a truth may be above or below the model."""
 
 LARGEST = ("widest", "top", "bottom")
-"""Columns of which the largest counts: a bound, a doubtful value, and the negative of one."""
+"""Columns whose maximum over members counts: a bound, a doubtful value, and the negative of one."""
 
 Columns = Mapping[str, FloatArray]
 
@@ -33,7 +33,7 @@ Columns = Mapping[str, FloatArray]
 def member_columns(
     certainty: CertaintyArray, err: FloatArray, low: FloatArray, high: FloatArray
 ) -> dict[str, FloatArray]:
-    """The columns of single members: ``low`` and ``high`` are the least and largest value that a row's model takes."""
+    """Return the columns of single members; ``low`` and ``high`` are the smallest and largest value of a row's model."""
     sure, possible = certainty == CERTAIN, certainty < LIKELY
     likely_up, likely_down = np.maximum(err, -low), np.maximum(err, high)
     up = np.where(sure, err, np.where(possible, np.maximum(high + err, 0.0), likely_up))
@@ -54,13 +54,13 @@ def member_columns(
 
 
 def presence(sure: FloatArray | BoolArray, held: FloatArray | BoolArray) -> CertaintyArray:
-    """How certain it is that there is a result, of so many members, or where some are."""
+    """Return the certainty that a result exists, from counts or masks of members."""
     codes: CertaintyArray = np.where(sure > 0, CERTAIN, np.where(held > 0, LIKELY, POSSIBLE)).astype(np.uint8)
     return codes
 
 
 def sum_bound(of: Columns) -> FloatArray:
-    """By how much a sum may be off. A single member that is there at all is itself."""
+    """Bound the error of a sum; a single member has its own bound."""
     held = np.maximum(of["up"], of["down"])
     alone = np.maximum(of["up_alone"], of["down_alone"])
     bound: FloatArray = np.where(of["held"] > 0, held, alone)
@@ -68,15 +68,15 @@ def sum_bound(of: Columns) -> FloatArray:
 
 
 def mean_bound(of: Columns, low: FloatArray, high: FloatArray) -> FloatArray:
-    """By how much a mean may be off that takes values from ``low`` to ``high``.
+    """Bound the error of a mean with values from ``low`` to ``high``.
 
-    With ``d`` the largest distance of a doubtful member from it: a mean of doubtful ones alone is off by ``d`` at most. Beside
-    ``s`` sure ones, with ``l`` likely and ``p`` possible ones, the most is ``(l + p) d / (s + p)``, where no likely one takes
-    part and all possible ones do; or, where ``l > s``, ``l d / s``, where none of either does.
+    Let ``d`` be the largest distance of a doubtful member from the mean: a mean of doubtful members alone is off by at most
+    ``d``. With ``s`` sure, ``l`` likely and ``p`` possible members the maximum is ``(l + p) d / (s + p)``, where no likely one
+    takes part and all possible ones do; or, where ``l > s``, ``l d / s``, where none of either does.
     """
     sure, held, every = of["sure"], of["held"], of["every"]
     likely, possible = held - sure, every - held
-    d = np.maximum(np.maximum(of["top"] - low, of["bottom"] + high), 0.0)  # 0 where none is doubtful
+    d = np.maximum(np.maximum(of["top"] - low, of["bottom"] + high), 0.0)  # 0 without doubtful members
     some = np.maximum(sure, 1.0)
     share = np.where(likely <= sure, (likely + possible) / (some + possible), likely / some)
     moved = np.where(sure > 0, share, 1.0) * d

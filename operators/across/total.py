@@ -1,18 +1,18 @@
-"""Sum and mean across keys, at each instant (semantics 3.5, 3.7).
+"""Compute the sum or mean across keys, at each instant (semantics 3.5, 3.7).
 
-1 Transforms: on every common refinement of the keys' segments the sum of those present, and their number: polynomials
+1 Transforms: on every common refinement of the keys' segments, the sum of the present rows and their number: polynomials
   are added pair by pair of keys, then of pairs, so that a row takes part in log(keys) additions and roundings stay
-  small. The mean is the sum over the number. Taken over the rows that the model has (certain and likely ones); where
-  there are only possible rows, over those, and the result is possible. A row of the result is certain where some row is,
+  small. The mean is the sum over the number. It uses the rows on the model (certain and likely ones); where
+  there are only possible rows, those, and the result is possible. A row of the result is certain where some row is,
   else likely. Points take part.
-2 Bounds: the sum of the bounds of the rows present, and of the roundings of additions and shifts, over their number for a
-  mean. Where it is not certain which rows are, it holds for every choice of them (:mod:`pulse.operators.across.membership`).
-3 Inverts: by the split heuristics over the rows present (semantics 4.4): they are its lineage.
+2 Bounds: the sum of the bounds of the present rows, plus the rounding of additions and shifts; for a mean over their
+  number. Where rows take part only possibly, it holds for every choice of them (:mod:`pulse.operators.across.membership`).
+3 Inverts: by the split heuristics over the present rows (semantics 4.4); these rows are the lineage.
 4 Revises: upstream, by all keys of the group where one of them changed.
 5 Accents: aggregate by ``by`` (semantics 8.2): an alteration whose description stays within it acts on results, else
   accumulates.
 
-Sums, and numbers, of parts add up to those of the whole; a partial mean keeps the two apart, the number as ``output#count``,
+Sums and numbers of parts add up to those of the whole; a partial mean keeps both, the number as ``output#count``,
 with a bound of its own where it is in doubt.
 """
 
@@ -38,20 +38,20 @@ from pulse.operators.data.relation import Relation
 
 @dataclass(frozen=True)
 class Total(AcrossKeys):
-    """``sum`` or ``avg``. What a partial phase gives of an average has a number of rows beside the sum."""
+    """The aggregate ``sum`` or ``avg`` across keys; the partial phase of an average emits the sum and the number of rows."""
 
     @property
     def count(self) -> str:
-        """The name of the number of rows present."""
+        """Return the name of the column with the number of present rows."""
         return f"{self.output}#count"
 
     def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
-        apart = self.function == "avg" and self.phase == "partial"
-        return columns_by(before, self.by, (self.output, self.count) if apart else (self.output,))
+        """Return the output columns for an input with these columns."""
+        with_count = self.function == "avg" and self.phase == "partial"
+        return columns_by(before, self.by, (self.output, self.count) if with_count else (self.output,))
 
     def segments(self, relation: Relation) -> Relation:
-        """The totals of each group."""
+        """Compute the totals of each group."""
         n = len(relation)
         counted = self.phase == "merge" and self.function == "avg"
         models, err = {self.output: relation.models[self.source]}, {self.output: relation.err[self.source]}
@@ -64,7 +64,7 @@ class Total(AcrossKeys):
         return self._in_doubt(bare, relation)
 
     def _in_doubt(self, bare: Relation, relation: Relation) -> Relation:
-        """The totals of what the model has, or of all where it has nothing, with bounds for every choice of members."""
+        """Compute the totals of the rows on the model, else of all, with bounds for every choice of members."""
         held = (bare.certainty >= LIKELY)[:, None]
         parts = self.function == "avg" and self.phase != "whole"
         names = (self.output, self.count) if parts else (self.output,)
@@ -98,15 +98,15 @@ class Total(AcrossKeys):
         return replace(finished, err={self.output: mean_bound(members, low, high) * GROWN + rounding})
 
     def _finished(self, made: Relation, relation: Relation) -> Relation:
-        """Under the output's columns: for a mean that is no part of one, the sum over the number.
+        """Select the output's columns; except for a partial mean, divide the sum by the number.
 
-        A sum ``S ± e`` over a number ``N ± n`` is off by ``(e + |S / N| n) / (N - n)`` at most, and ``N - n`` is one at least.
+        A sum ``S ± e`` over a number ``N ± n`` is off by at most ``(e + |S / N| n) / (N - n)``, and ``N - n`` is at least one.
         """
         columns = self.columns(relation.columns)
         c, err = made.models[self.output], made.err[self.output]
         if self.function == "avg" and self.phase != "partial":
             number, doubt = made.models[self.count][:, 0], made.err[self.count]
-            rounded = np.frexp(number)[0] != 0.5  # by a power of two nothing is
+            rounded = np.frexp(number)[0] != 0.5  # division by a power of two is exact
             c = c / number[:, None]
             if doubt.any():
                 low, high, _ = bounds(c, made.lo, made.hi)
@@ -123,7 +123,7 @@ class Total(AcrossKeys):
         )
 
     def _total(self, relation: Relation, largest: frozenset[str] = frozenset()) -> Relation:
-        """The sums of rows all taken as present: groups are added pairwise until each output group is one.
+        """Sum rows that are all present: groups are added pairwise until each output group is one.
 
         Of the bounds named in ``largest`` the largest is taken, not the sum.
         """
@@ -131,18 +131,18 @@ class Total(AcrossKeys):
         rows = replace(rows, keys=())
         while (np.diff(groups) > 1).any():
             rows, groups = _halved(rows, groups, largest)
-        # What is left are groups of one function, or of none.
+        # Each remaining group has one function, or none.
         sizes = np.where(np.diff(groups) > 0, np.append(np.diff(rows.offsets), 0)[groups[:-1]], 0)
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         return replace(rows, keys=keys, offsets=offsets)
 
 
 _ROUNDED = {"err", "up", "down", "up_alone", "down_alone"}
-"""Bounds of members in doubt that grow by the rounding of their sums."""
+"""Bounds of doubtful members that grow by the rounding of their sums."""
 
 
 def _halved(rows: Relation, groups: IntArray, largest: frozenset[str]) -> tuple[Relation, IntArray]:
-    """The functions of each group added in pairs; the last of an odd number stays as it is."""
+    """Add the functions of each group in pairs; the last of an odd number stays as it is."""
     counts = (np.diff(groups) + 1) // 2
     after = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     first = np.repeat(groups[:-1] - 2 * after[:-1], counts) + 2 * np.arange(after[-1])
@@ -154,9 +154,9 @@ def _halved(rows: Relation, groups: IntArray, largest: frozenset[str]) -> tuple[
     models, err, none = {}, {}, np.zeros(len(rows.ref))
     for name, c in rows.models.items():
         models[name], err[name] = add_pieces(cells, rows.ref, c, rows.err.get(name, none))
-    # A missing partner (-1) is the last entry of what follows: nothing, and nothing doubtful.
+    # A missing partner (-1) selects the last, appended entry: zero, or certain.
     one, other = np.ascontiguousarray(index.T)
-    for name in rows.err.keys() - rows.models.keys():  # of members in doubt: bounds that are apart
+    for name in rows.err.keys() - rows.models.keys():  # the separate bounds of doubtful members
         padded = np.append(rows.err[name], -np.inf if name in largest else 0.0)
         join = np.maximum if name in largest else np.add
         err[name] = join(padded[one], padded[other])

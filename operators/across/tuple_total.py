@@ -1,9 +1,9 @@
-"""Aggregates across keys of what is defined at points only: of the tuples of each instant (semantics 1.2, 3.7).
+"""Aggregate tuples across keys at each instant, for streams defined only at points (semantics 1.2, 3.7).
 
-1 Transforms: the points of all keys of a group (:mod:`pulse.operators.across.gather`), and of those of one instant, all of them,
-  the ``function``: one point.
-2 Bounds: as a window's over tuples (:mod:`pulse.operators.windows.tuple_window`), of one instant; an extremum's as an envelope's
-  (:mod:`pulse.operators.across.envelope`). Where it is not certain which tuples take part, they hold for every choice of them,
+1 Transforms: gathers the points of all keys of a group (:mod:`pulse.operators.across.gather`) and reduces all those of one
+  instant by the ``function`` to one point.
+2 Bounds: as a window over tuples (:mod:`pulse.operators.windows.tuple_window`) of one instant; for an extremum as an envelope
+  (:mod:`pulse.operators.across.envelope`). Where tuples take part only possibly, they hold for every choice of them,
   and a point is certain where one of them is (:mod:`pulse.operators.across.membership`).
 3 Inverts: likewise.
 4 Revises: upstream, by the points of all keys of the group where one of them changed.
@@ -31,10 +31,10 @@ from pulse.operators.windows.tuple_window import PointWindow, point_rounding
 
 @dataclass(frozen=True)
 class PointTotal(AcrossKeys):
-    """Any function of the points at each instant. A partial phase gathers points, a merge those of all parts."""
+    """An aggregate of the points at each instant; the partial phase gathers points, the merge those of all parts."""
 
     def segments(self, relation: Relation) -> Relation:
-        """One point for each group and instant that has some."""
+        """Compute one point for each group and instant with points."""
         gathered = Gather("each", self.argument, self.output, self.by, self.phase).segments(relation)
         if self.phase == "partial":
             return gathered
@@ -67,8 +67,10 @@ class PointTotal(AcrossKeys):
         )
 
     def _between(self, points: Relation, values: FloatArray, tail: IntArray, head: IntArray) -> FloatArray:
-        """How far an extremum may be off: outwards to the farthest end of any bound, inwards to that of those that are sure,
-        and where none is to the nearest of any."""
+        """Bound the error of an extremum: outwards by the farthest end of any bound, inwards by that of the certain points.
+
+        Without certain points, inwards by the nearest end of any.
+        """
         sign = 1.0 if self.function == "max" else -1.0
         x, e = sign * evaluate(points.models[self.output], points.lo), points.err[self.output]
         sure = points.certainty == CERTAIN
@@ -82,7 +84,7 @@ class PointTotal(AcrossKeys):
         return between
 
     def _in_doubt(self, points: Relation, values: FloatArray, tail: IntArray, head: IntArray) -> FloatArray:
-        """How far a sum or a mean may be off, whichever of the doubtful points take part."""
+        """Bound the error of a sum or a mean for every choice of doubtful points."""
         x = evaluate(points.models[self.output], points.lo)
         rows = member_columns(points.certainty, points.err[self.output], x, x)
         of = {name: aggregate_spans(rows[name], tail, head, SUM) for name in SUMS}
@@ -94,7 +96,7 @@ class PointTotal(AcrossKeys):
 
 
 def _rounded_up(a: FloatArray, b: FloatArray, e: FloatArray) -> FloatArray:
-    """``a + b + e``, and what the two additions lost, so that it is no less than the exact sum."""
+    """Return ``a + b + e`` plus the loss of both additions, so that it is at least the exact sum."""
     distance, lost = _sum(a, b)
     total, lost_too = _sum(distance, e)
     lost = np.abs(lost) + np.abs(lost_too)
@@ -102,7 +104,7 @@ def _rounded_up(a: FloatArray, b: FloatArray, e: FloatArray) -> FloatArray:
 
 
 def _sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """``a + b``, and the exact sum less that (Knuth's two-sum)."""
+    """Return ``a + b`` and its rounding error, the exact sum minus the result (Knuth's two-sum)."""
     total: FloatArray = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)

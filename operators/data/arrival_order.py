@@ -1,7 +1,7 @@
-"""The order of tuples that have none: a table or frame is a set of rows, so its tuples are sorted by key and time.
+"""Sort the tuples of a table or frame, which has no arrival order, by key and time.
 
-Rows of one key and instant keep the order of the table, as the last of them rules (semantics 2.5). A table whose times do not
-fall, over all rows or within each key, is taken as it is.
+Rows of one key and instant keep the order of the table, since the last of them rules (semantics 2.5). A table whose times never
+decrease, over all rows or within each key, stays as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pulse.operators.data.tuple_columns import check_columns, encode_keys, times
 
 
 def sorted_by_key_and_time(table: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Sort tuples by key and time, stable; a table in which no tuple is earlier than one of its key before it stays.
+    """Sort tuples by key and time, stably; return a table as it is if no tuple is earlier than its predecessor of the same key.
 
     >>> schema = StreamSchema.of(time="t", modelled={"x": "step"})
     >>> table = pa.table({"t": pa.array([2, 1, 2], pa.timestamp("us")), "x": [1.0, 2.0, 3.0]})
@@ -33,12 +33,12 @@ def sorted_by_key_and_time(table: pa.Table, schema: StreamSchema) -> pa.Table:
     if _ascends(grouped, offsets):
         return table
     code = np.repeat(np.arange(len(encoded.keys)), np.diff(offsets))
-    within = np.lexsort((grouped, code))  # which is stable
+    within = np.lexsort((grouped, code))  # lexsort is stable
     return table.take(pa.array(within if order is None else order.take(within)))
 
 
 def _ascends(t: IntArray, offsets: IntArray | None = None) -> bool:
-    """Whether times never fall, but where a group begins."""
+    """Test whether times never decrease within a group."""
     falls = t[1:] < t[:-1]
     if offsets is not None:
         inner = offsets[1:-1]

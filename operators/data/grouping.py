@@ -1,4 +1,4 @@
-"""Groups made anew, side by side, and rows written about their own start: what aggregates across keys share."""
+"""Regroup relations by fewer key columns and move rows to references of their own, for aggregates across keys."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pulse.core.keys import key_ranks
 from pulse.kernels.instants import GRAIN, MICROSECONDS
 from pulse.operators.data.relation import Relation
 
-FAR = 1000.0  # lengths from the reference: what a product loses there is a millionth of what floats can tell
+FAR = 1000.0  # in lengths of a row: a product about a reference that far away loses six digits
 _ULPS = 4 * float(np.finfo(np.float64).eps)
 
 
 class Regrouped(NamedTuple):
-    """``relation`` has the input's groups in another order: output group ``g`` is made of ``groups[g]:groups[g + 1]``."""
+    """A relation with its groups reordered: output group ``g`` consists of the input groups ``groups[g]:groups[g + 1]``."""
 
     relation: Relation
     keys: tuple[pa.Array, ...]
@@ -29,7 +29,7 @@ class Regrouped(NamedTuple):
 
 
 def regroup(relation: Relation, by: Sequence[str]) -> Regrouped:
-    """The groups that share ``by``, side by side, in the order of its values. Of no columns: all are one group."""
+    """Bring groups with equal values of ``by`` together, in the order of those values; without columns all form one group."""
     names = relation.columns.key_names
     shared = [relation.keys[names.index(name)] for name in names if name in by]
     if not shared:
@@ -43,7 +43,7 @@ def regroup(relation: Relation, by: Sequence[str]) -> Regrouped:
 
 
 def columns_by(before: Columns, by: Sequence[str], modelled: tuple[str, ...]) -> Columns:
-    """Key columns of ``by``, and what is made."""
+    """Return the columns of an aggregate: the key columns in ``by`` and the modelled attributes."""
     key = tuple((n, type_) for n, type_ in before.key if n in by)
     return Columns(key, modelled, (), before.time, before.points)
 
@@ -55,7 +55,7 @@ def placed(
     keys: tuple[pa.Array, ...],
     offsets: IntArray,
 ) -> Relation:
-    """Rows in any order, in groups of their own, on other ranges; the drift is lost."""
+    """Copy rows in any order into new groups, with new ranges; the drift is dropped."""
     lo, hi = span
     return replace(
         relation,
@@ -74,16 +74,16 @@ def placed(
 
 
 def about_own_start(ref: IntArray, lo: FloatArray, hi: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """The same ranges, those that lie far from their reference, for their length, about their own start.
+    """Move ranges that lie far from their reference, relative to their length, to a reference at their own start.
 
-    Sums and products about a far reference have terms that all but cancel. Ends that are whole microseconds but for the
-    rounding of a far offset become just that: beside a neighbour that was not moved no hole must show.
+    Sums and products about a far reference have terms that nearly cancel. Ends that are whole microseconds except for the
+    rounding of a far offset become exact, so that no hole opens beside a neighbour that was not moved.
     """
     reach = np.maximum(np.abs(lo), np.abs(hi))
     far = (reach > FAR * (hi - lo)) & (reach > GRAIN * FAR)
     if not far.any():
         return ref, lo, hi
-    slack = 0.5 * GRAIN + _ULPS * reach  # the other half is left to whoever aligned them
+    slack = 0.5 * GRAIN + _ULPS * reach  # aligning may have used the other half of a grain
     (start, first), (end, last) = split(ref, lo), split(ref, hi)
     first = np.where(np.abs(first) <= slack, 0.0, first)
     last = np.where(np.abs(last) <= slack, 0.0, last)

@@ -1,8 +1,7 @@
-"""Segments on an arc of a plan, as arrays: what operators take and give.
+"""Segments on an arc of a plan, as arrays: the input and output of operators.
 
 Rows are grouped by key: group ``g`` has the key ``keys[…][g]`` and the rows ``offsets[g]:offsets[g + 1]``, sorted in time and
-not overlapping (a point may lie where a range starts). So a key is held once, not per row, and what works per key works on
-offsets.
+not overlapping (a point may lie where a range starts). A key is stored once, not per row, and per-key work runs on offsets.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from pulse.operators.data.lineage import Lineage
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Segments by key and time.
+    """Segments grouped by key and sorted by time.
 
-    ``models[a]`` has shape ``(n, k)``, lowest order first, about ``ref``; ``err[a]`` is the certified bound; ``drift[a]`` the
-    bound of the integral from the start of the group's run, infinite where unknown. ``certainty`` holds codes of
+    ``models[a]`` has shape ``(n, k)``, lowest order first, about ``ref``; ``err[a]`` is the certified bound; ``drift[a]`` bounds
+    the error of the integral from the start of the group's run and is infinite where unknown. ``certainty`` holds codes of
     :mod:`pulse.core.certainty`.
     """
 
@@ -55,26 +54,26 @@ class Relation:
 
     @property
     def groups(self) -> int:
-        """How many keys there are."""
+        """Count the keys."""
         return len(self.offsets) - 1
 
     @cached_property
     def group(self) -> IntArray:
-        """The group of each row."""
+        """Return the group of each row."""
         return np.repeat(np.arange(self.groups), np.diff(self.offsets))
 
     @property
     def is_point(self) -> Any:
-        """Which rows are a single instant."""
+        """Tell which rows are a single instant."""
         return self.lo == self.hi
 
-    # -- made from, and into --------------------------------------------------------------------------------
+    # -- conversions ----------------------------------------------------------------------------------------
 
     @classmethod
     def from_table(
         cls, table: pa.Table | pa.RecordBatch, columns: Columns, *, lineage: pa.ListArray | None = None
     ) -> Relation:
-        """From a table with the columns of a stored stream (or of result segments), by key and time."""
+        """Build from a table with the columns of a stored stream (or of result segments), sorted by key and time."""
         batch = table if isinstance(table, pa.RecordBatch) else _one_batch(table)
         n = batch.num_rows
         key_columns = [batch.column(name) for name in columns.key_names]
@@ -108,13 +107,13 @@ class Relation:
 
     @classmethod
     def empty(cls, columns: Columns, *, lineage: bool = False) -> Relation:
-        """No segments of no key."""
+        """Return a relation without keys and segments."""
         return cls.from_table(
             pa.RecordBatch.from_pylist([], schema=columns.segment_schema(lineage=lineage)), columns
         )
 
     def to_segments(self) -> pa.RecordBatch:
-        """The rows with the columns of :meth:`~pulse.core.columns.Columns.segment_schema`."""
+        """Convert to a batch with the columns of :meth:`~pulse.core.columns.Columns.segment_schema`."""
         schema = self.columns.segment_schema(lineage=self.lineage is not None)
         of_row = pa.array(self.group)
         arrays: dict[str, Any] = {
@@ -150,10 +149,10 @@ class Relation:
         hi: FloatArray | None = None,
         ref: IntArray | None = None,
     ) -> Relation:
-        """These rows (ascending; a row may come several times, cut), with narrower ranges, about other references.
+        """Select rows (ascending; a row may repeat, cut into parts), optionally with narrower ranges and other references.
 
-        Groups stay, also those that lose all rows. Drift is kept as it is: an operator that opens holes takes it away.
-        A bound grows by the rounding of a shift (:mod:`pulse.kernels.rounding`).
+        Groups stay, even if they lose all rows. Drift stays as it is: an operator that opens holes must remove it.
+        Bounds grow by the rounding of the shift (:mod:`pulse.kernels.rounding`).
         """
         offsets = np.searchsorted(rows, self.offsets)
         taken = self._pick(rows, self.keys, offsets, lo=lo, hi=hi)
@@ -173,12 +172,12 @@ class Relation:
         return replace(taken, ref=ref)
 
     def accumulated(self, rates: FloatArray) -> FloatArray:
-        """What these rates, one a row, come to from the start of the row's group to its end, at most: what a drift grows by."""
+        """Integrate rates, one per row, from the start of the row's group to the row's end: an upper bound, added to drift."""
         since: FloatArray = accumulate(self.offsets, rates, self.lo, self.hi)
         return since
 
     def select_groups(self, groups: IntArray) -> Relation:
-        """These groups, in this order, with all their rows."""
+        """Select groups in this order, with all their rows."""
         counts = np.diff(self.offsets)[groups]
         offsets = np.concatenate(([0], np.cumsum(counts)))
         rows = np.repeat(self.offsets[groups] - offsets[:-1], counts) + np.arange(offsets[-1])
@@ -186,7 +185,7 @@ class Relation:
         return self._pick(rows, tuple(column.take(chosen) for column in self.keys), offsets)
 
     def merged(self) -> Relation:
-        """Groups of equal keys made one, in time; keys in order. For what came from several places."""
+        """Merge groups of equal keys, sorted by time, keys in order; for relations that come from several places."""
         ranks = key_ranks(list(self.keys), self.groups)
         of_row = ranks[self.group]
         order = time_order(Ranges(of_row, self.ref, self.lo, self.hi))
@@ -207,9 +206,9 @@ class Relation:
         lo: FloatArray | None = None,
         hi: FloatArray | None = None,
     ) -> Relation:
-        """Copies of these rows, grouped anew, on narrower ranges where they are given."""
+        """Copy rows into new groups, with narrower ranges where given."""
         index = pa.array(rows) if self.unmodelled else None
-        return Relation(  # many small ones are made while revisions go through: replace() would look at every field
+        return Relation(  # replace() would visit every field, and revisions build many small relations
             columns=self.columns,
             keys=keys,
             offsets=offsets,
@@ -225,12 +224,12 @@ class Relation:
         )
 
     def without_empty_groups(self) -> Relation:
-        """Only the groups that have rows."""
+        """Drop groups without rows."""
         some = np.flatnonzero(np.diff(self.offsets))
         return self if len(some) == self.groups else self.select_groups(some)
 
     def prefixed(self, alias: str) -> Relation:
-        """The same segments with every attribute named ``alias.attribute``."""
+        """Rename every attribute to ``alias.attribute``."""
 
         def named(of: Mapping[str, Any]) -> dict[str, Any]:
             return {f"{alias}.{name}": value for name, value in of.items()}
@@ -245,7 +244,7 @@ class Relation:
         )
 
     def only(self, columns: Columns) -> Relation:
-        """The same segments with some of their attributes."""
+        """Keep only the attributes of ``columns``."""
         return replace(
             self,
             columns=columns,
@@ -256,19 +255,19 @@ class Relation:
         )
 
     def ranges_only(self) -> Relation:
-        """Without points: what integrals and windows take (semantics 1.2)."""
+        """Drop points, which integrals and windows ignore (semantics 1.2)."""
         point = self.is_point
         return self.take(np.flatnonzero(~point)) if point.any() else self
 
     def where(self, row: int) -> str:
-        """A row in words, for errors: its key and when it starts."""
+        """Describe a row for errors: its key and start."""
         group = int(self.group[row])
         at = format_instant(int(self.ref[row]), float(self.lo[row]))
         return f"{self.columns.key_text(self.keys, group)} at {at}"
 
     @classmethod
     def concat(cls, parts: Sequence[Relation]) -> Relation:
-        """Groups of one after groups of the other; keys that occur in several parts stay apart."""
+        """Concatenate groups; keys that occur in several parts stay separate groups."""
         first = parts[0]
         if len(parts) == 1:
             return first
@@ -318,7 +317,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _runs(ranks: IntArray, n: int, *, keyed: bool) -> IntArray:
-    """Offsets of the stretches of equal ranks; without a key there is one group, even of no rows."""
+    """Return the offsets of runs of equal ranks; without a key there is one group, even of no rows."""
     if not keyed:
         return np.array([0, n], np.int64)
     if n == 0:

@@ -1,8 +1,8 @@
-"""Values at regular instants on an arc of a plan: what tuples are made of (semantics 3.8).
+"""Values at regular instants on an arc of a plan, from which tuples are made (semantics 3.8).
 
 Instants are multiples of ``every`` since the epoch. A **stretch** is a run of consecutive instants of one key; a key with long
-holes has several, so that holes cost nothing. Within a stretch every instant has its place, also where there is no value
-(certainty ABSENT), so that two relations are joined on time by slicing::
+holes has several, so that holes cost nothing. Within a stretch every instant has a slot, even without a value
+(certainty ABSENT), so that slicing joins two relations on time::
 
     key A   |. . v v v v . v v|            |v v v v|        two stretches; "." is ABSENT
             first[0]                       first[1]
@@ -25,10 +25,11 @@ from pulse.core.time import format_instant
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Stretch ``s`` of key ``group[s]`` (ascending) has the samples ``offsets[s]:offsets[s + 1]``, at ``first[s] + i * every``.
+    """Samples in stretches: stretch ``s`` of key ``group[s]`` (ascending) has the samples ``offsets[s]:offsets[s + 1]``.
 
-    ``keys`` are per group. ``values``, ``err``, ``unmodelled`` and ``certainty`` are per sample; where certainty is ABSENT
-    the others mean nothing (but values are finite). Stretches of one key ascend in time and do not overlap.
+    Sample ``i`` of a stretch lies at ``first[s] + i * every``. ``keys`` are per group; ``values``, ``err``, ``unmodelled`` and
+    ``certainty`` are per sample. Where certainty is ABSENT the others are meaningless (but values are finite). Stretches of one
+    key ascend in time and do not overlap.
     """
 
     columns: Columns
@@ -47,24 +48,24 @@ class Samples:
 
     @property
     def groups(self) -> int:
-        """How many keys there are; without key columns there is one."""
+        """Count the keys; without key columns there is one."""
         return len(self.keys[0]) if self.keys else 1
 
     @cached_property
     def of_group(self) -> IntArray:
-        """The group of every sample."""
+        """Return the group of every sample."""
         return np.repeat(self.group, np.diff(self.offsets))
 
     @cached_property
     def times(self) -> IntArray:
-        """The instant of every sample, microseconds since the epoch."""
+        """Return the instant of every sample, microseconds since the epoch."""
         counts = np.diff(self.offsets)
         starts = self.first - self.every * self.offsets[:-1]
         times: IntArray = np.repeat(starts, counts) + self.every * np.arange(len(self))
         return times
 
     def where(self, sample: int) -> str:
-        """A sample in words, for errors: its key and instant."""
+        """Describe a sample for errors: its key and instant."""
         stretch = int(np.searchsorted(self.offsets, sample, "right")) - 1
         group = int(self.group[stretch])
         instant = int(self.first[stretch]) + self.every * (sample - int(self.offsets[stretch]))

@@ -1,4 +1,4 @@
-"""Batches of tuples as arrays: keys as small integers, time as microseconds, attributes as floats."""
+"""Convert batches of tuples to arrays: keys to integer codes, time to microseconds, attributes to floats."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class KeyCodes(NamedTuple):
-    """``codes[n]`` into ``keys``, one tuple of Python values per distinct key."""
+    """Keys as codes: ``codes[n]`` index ``keys``, one tuple of Python values per distinct key."""
 
     codes: IntArray
     keys: list[tuple[object, ...]]
 
 
 def needed_columns(schema: StreamSchema) -> list[str]:
-    """What a fit reads of a source."""
+    """List the columns that a fit reads from a source."""
     return [*schema.key_names, schema.time, *schema.modelled_names, *schema.unmodelled_names]
 
 
 def check_columns(columns: pa.Schema, schema: StreamSchema, where: str) -> None:
-    """Whether a source has what the stream needs, in types that can serve; an error names the first that does not."""
+    """Check that a source has the columns that the stream needs, with suitable types; the error names the first that fails."""
     for name in needed_columns(schema):
         if name not in columns.names:
             raise unknown_column(name, columns.names, where)
@@ -47,7 +47,7 @@ def check_columns(columns: pa.Schema, schema: StreamSchema, where: str) -> None:
 
 
 def encode_keys(table: pa.Table, schema: StreamSchema) -> KeyCodes:
-    """Codes of the rows' keys, in order of first appearance for a single column."""
+    """Encode the keys of the rows, in order of first appearance for a single column."""
     n = table.num_rows
     if not schema.key:
         return KeyCodes(np.zeros(n, dtype=np.int64), [()])
@@ -70,7 +70,7 @@ def _dictionary(column: pa.ChunkedArray, name: str) -> tuple[IntArray, list[obje
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise NullKeyError(
             f"key column '{name}': {column.null_count} nulls, the first in row {row} of the batch; "
-            "a tuple without a key belongs to nobody"
+            "every tuple needs a key: give these one, or drop them"
         )
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
@@ -82,13 +82,13 @@ def _dictionary(column: pa.ChunkedArray, name: str) -> tuple[IntArray, list[obje
 
 
 def plain(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, without a dictionary."""
+    """Combine the chunks of a column and decode its dictionary."""
     column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
     return column.combine_chunks()
 
 
 def times(table: pa.Table, schema: StreamSchema, known: int = 0) -> tuple[IntArray, int]:
-    """Microseconds per row, rounded down, and how many rows had finer digits, the first ``known`` rows left out."""
+    """Return microseconds per row, rounded down, and how many rows after the first ``known`` had finer digits."""
     column = table.column(schema.time)
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
@@ -104,7 +104,7 @@ def times(table: pa.Table, schema: StreamSchema, known: int = 0) -> tuple[IntArr
 
 
 def values(table: pa.Table, schema: StreamSchema) -> FloatArray:
-    """Modelled attributes as ``[A, n]``; nulls become NaN."""
+    """Return the modelled attributes as ``[A, n]``; nulls become NaN."""
     out = np.empty((len(schema.modelled), table.num_rows))
     for a, name in enumerate(schema.modelled_names):
         column = table.column(name)
@@ -119,15 +119,15 @@ def _as_floats(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         return as_doubles(column)
     except pa.ArrowInvalid:
         raise ColumnTypeError(
-            f"modelled column '{name}': holds whole numbers beyond 2**53, which a double cannot tell apart; "
+            f"modelled column '{name}': holds whole numbers beyond 2**53, which a double cannot distinguish; "
             "subtract an offset or scale the column first"
         ) from None
 
 
 def changes(table: pa.Table, schema: StreamSchema) -> IntArray:
-    """A code per row that is the same for rows whose unmodelled attributes are; empty without any.
+    """Return a code per row, equal for rows with equal unmodelled attributes; empty if the stream has none.
 
-    By value, not by difference from the row before: that one may play no part.
+    Codes compare values, not neighbouring rows: the row before may be rejected.
     """
     if not schema.unmodelled or not table.num_rows:
         return np.zeros(table.num_rows if schema.unmodelled else 0, dtype=np.int64)
@@ -138,6 +138,6 @@ def changes(table: pa.Table, schema: StreamSchema) -> IntArray:
             column = column.dictionary_encode()
         chunks = column.unify_dictionaries().chunks
         own = np.concatenate([chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy() for chunk in chunks])
-        # Dense again after every column, so that products of counts never overflow.
+        # Renumber densely after every column, so that products of counts never overflow.
         code = own if not code.any() else np.unique(code * (own.max() + 2) + own, return_inverse=True)[1]
     return code

@@ -1,4 +1,4 @@
-"""Segments that arrive, and what is at rest after them (semantics 1.4): relations that are updated row by row."""
+"""Apply arriving segments to a relation at rest: later ones truncate earlier ones (semantics 1.4)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pulse.core.segment.updates import settle
 from pulse.operators.data.relation import Relation
 
 ENDLESS = 1e10
-"""Seconds: segments as long as that have no end."""
+"""Seconds: a segment at least as long as this has no end."""
 
 
 def apply_updates(held: Relation, updates: Relation, *, voids: bool = False) -> tuple[Relation, BoolArray]:
-    """The stream at rest after the updates, and which of its keys they are of.
+    """Apply updates to a stream at rest; return the result and which of its keys the updates concern.
 
-    An update that is :data:`ABSENT` ends what was there. It is kept itself only where ``voids`` are asked for: it tells from when
-    on nothing is known of a key or, where it has no end (:data:`ENDLESS`), that the key is over.
+    An update that is :data:`ABSENT` ends the segment before it. Only with ``voids`` does it stay itself: it marks from when on
+    a key has no model or, if it has no end (:data:`ENDLESS`), that the key is over.
     """
     whole = Relation.concat([held, updates])
     names = list(whole.keys)
@@ -34,20 +34,20 @@ def apply_updates(held: Relation, updates: Relation, *, voids: bool = False) -> 
 
 
 def is_over(relation: Relation) -> BoolArray:
-    """Which rows say that their key is over."""
+    """Tell which rows mark their key as over."""
     found: BoolArray = (relation.certainty == ABSENT) & (relation.hi - relation.lo >= ENDLESS)
     return found
 
 
 def in_other(relation: Relation, other: Relation) -> BoolArray:
-    """Which groups of a relation have a key that the other has."""
+    """Tell which groups of a relation have a key that also occurs in the other."""
     if not relation.keys:
         return np.full(relation.groups, other.groups > 0)
     return keys_in(relation.keys, other.keys)
 
 
 def keys_in(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> BoolArray:
-    """Which keys are among others; a stream without key columns has one key."""
+    """Tell which keys occur among others; a stream without key columns has one key."""
     if not keys:
         return np.ones(1, bool)
     n, m = len(keys[0]), len(among[0])
@@ -58,17 +58,17 @@ def keys_in(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> BoolArra
 
 
 def ending_after(relation: Relation, instant: int) -> Relation:
-    """The rows that end at an instant or later."""
+    """Select the rows that end at an instant or later."""
     return relation.take(np.flatnonzero(ends(relation) >= instant))
 
 
 def begins(relation: Relation) -> IntArray:
-    """When each row begins, in microseconds, rounded down."""
+    """Return when each row begins, in microseconds, rounded down."""
     found: IntArray = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
     return found
 
 
 def ends(relation: Relation) -> IntArray:
-    """When each row ends, in microseconds, rounded up."""
+    """Return when each row ends, in microseconds, rounded up."""
     found: IntArray = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
     return found

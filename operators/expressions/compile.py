@@ -1,8 +1,9 @@
-"""Compile what lies above windows to steps of a vector program, for all variants of a sweep in one pass.
+"""Compile the operators above windows to steps of a vector program, for all variants of a sweep in one pass.
 
-Joins, projections and filters of samples with one set of places become numbers and codes of a program; only sums, differences,
-products, quotients by constants, powers and ``abs`` of modelled attributes, and comparisons of them. Whatever else there is, and
-whatever is not finite on the way, is left to :mod:`pulse.operators.relational.on_samples`, whose results these are, bit by bit.
+Joins, projections and filters of samples with one set of places become numbers and codes of a program. It covers sums,
+differences, products, quotients by constants, powers and ``abs`` of modelled attributes, and comparisons of them. Everything
+else, and any value that is not finite, falls back to :mod:`pulse.operators.relational.on_samples`; the results are equal, bit
+by bit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from pulse.kernels.polynomial.certainty import form_of
 from pulse.kernels.samples import vector_program
 from pulse.kernels.samples.vector_program import Programs
 
-_MOST_FACTORS = 16  # of a power
+_MOST_FACTORS = 16  # in a power
 _OPS = {
     "+": vector_program.ADD,
     "-": vector_program.SUBTRACT,
@@ -51,14 +52,16 @@ _BOUNDS = {
 
 
 class NoProgramError(ValueError):
-    """What no program says; the samples themselves are evaluated instead."""
+    """No program covers an expression; the caller evaluates the samples themselves instead."""
 
 
 @dataclass(frozen=True)
 class ProgramArc:
-    """Samples on an arc: each modelled attribute as an expression over the program's columns ``#0, #1, …``, and the code that
-    tells how surely they are there. ``keys`` names key columns by their places among those of the input; a text that a query
-    gives is none of them, and has -1."""
+    """Samples on an arc of a program.
+
+    ``numbers`` gives each modelled attribute as an expression over the program's columns ``#0, #1, …``; ``code`` is the row of
+    their certainty. ``keys`` maps key columns to their places among those of the input, or to -1 for a text from the query.
+    """
 
     numbers: Mapping[str, Expression]
     code: int
@@ -80,13 +83,13 @@ class Program:
     # -- arcs -----------------------------------------------------------------------------------------------
 
     def column(self, row: int, name: str, keys: Sequence[str]) -> ProgramArc:
-        """The samples of a column, under its name."""
+        """Return the samples of a column, under its name."""
         return ProgramArc({name: Column(f"#{row}")}, row, {key: place for place, key in enumerate(keys)})
 
     def project(
         self, arc: ProgramArc, outputs: Sequence[tuple[str, Expression]], columns: Columns
     ) -> ProgramArc:
-        """As :func:`pulse.operators.relational.on_samples.project_samples`."""
+        """Project as :func:`pulse.operators.relational.on_samples.project_samples`."""
         if columns.unmodelled:
             raise NoProgramError("unmodelled attributes")
         expressions = dict(outputs)
@@ -120,7 +123,7 @@ class Program:
         return ProgramArc(numbers, self._combined(vector_program.LOWER, left.code, right.code), named)
 
     def summary(self, arc: ProgramArc, attributes: Sequence[str]) -> None:
-        """Tell of the samples that hold, and of these attributes."""
+        """Count the samples that hold, and summarise these attributes."""
         self._step(vector_program.COUNT, 0, arc.code)
         for place, name in enumerate(attributes):
             self._step(vector_program.FIGURES, place, self._value(arc.numbers[name]), arc.code)
@@ -211,7 +214,7 @@ class Program:
         raise NoProgramError(f"{expression}")
 
     def _check(self, written: Expression, expression: Expression) -> None:
-        """See to it that what is written there is finite, as it is for columns."""
+        """Check that a computed expression is finite; columns already are."""
         value = self._value(expression)
         if not isinstance(written, (Column, Constant)) and value not in self._checked:
             self._checked.add(value)
@@ -233,7 +236,7 @@ class Program:
 
 
 def together(programs: Sequence[Program], outputs: int) -> Programs:
-    """Programs over the same columns, to be run over them in one pass."""
+    """Combine programs over the same columns into one pass."""
     steps: list[Any] = []
     constants: list[float] = []
     for one in programs:
@@ -253,18 +256,18 @@ def together(programs: Sequence[Program], outputs: int) -> Programs:
 
 
 def _within(arc: ProgramArc, expression: Expression) -> Expression:
-    """An expression over the columns of the program."""
+    """Rewrite an expression over the columns of the program."""
     missing = columns_of(expression) - arc.numbers.keys()
     if missing:
         raise NoProgramError(f"{', '.join(sorted(missing))}: not modelled")
-    for one in walk(expression):  # True is 1 to a dictionary
+    for one in walk(expression):  # booleans are refused here: as dictionary keys True equals 1
         if isinstance(one, Constant):
             _number(one.value)
     return renamed(expression, dict(arc.numbers))
 
 
 def _product(power: Arithmetic) -> Expression:
-    """A power, factor by factor."""
+    """Expand a power into a product of its factors."""
     exponent = power.right
     if not isinstance(exponent, Constant) or _number(exponent.value) not in range(_MOST_FACTORS + 1):
         raise NoProgramError(f"{power}")
@@ -281,5 +284,5 @@ def _check_divisor(divisor: Expression) -> None:
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise NoProgramError(f"{value!r} is no number")
+        raise NoProgramError(f"{value!r} is not a number")
     return float(value)

@@ -1,22 +1,22 @@
-"""Functions that leave the polynomials, as piecewise polynomials with certified errors (semantics 3.3, 4.2).
+"""Approximate functions that leave the polynomials by piecewise polynomials with certified errors (semantics 3.3, 4.2).
 
-``f(x)`` with ``|truth - x| <= e`` errs by the approximation's own error (:mod:`pulse.kernels.polynomial.lift`) plus what ``f``
-makes of ``e`` on the piece's values ``[m, M]``:
+``f(x)`` with ``|truth - x| <= e`` errs by the approximation's own error (:mod:`pulse.kernels.polynomial.lift`) plus the
+propagated ``e`` on the piece's values ``[m, M]``:
 
 ============== ======================================================================================================
 ``abs``        ``e``, and rounding: rows are cut where ``x`` crosses zero
 ``sqrt``       ``e / (sqrt(m) + sqrt(m - e))``, or ``sqrt(e)`` where ``m < e``
-``1 / x``      ``e / (|x| (|x| - e))`` with the least ``|x|``
+``1 / x``      ``e / (|x| (|x| - e))`` with the smallest ``|x|``
 ``exp``        ``exp(M) (exp(e) - 1)``
 ``log``        ``-log(1 - e / m)``
 ``sin, cos``   ``min(e, 2)``
-``distance``   ``hypot(ex, ey)`` of the coordinates' differences, as a distance never changes by more
+``distance``   ``hypot(ex, ey)`` of the coordinates' differences, since a distance changes by at most that
 ============== ======================================================================================================
 
-How near the approximation comes is our choice, since its error is reported. It is a share of what ``e`` makes anyway
-(:data:`SHARE`), or, for models without error, a part of the largest value (:data:`RELATIVE`): some ten pieces for a
-distance that does not come near zero. Rows that rounding keeps from getting there are tried again with laxer bounds.
-A point (semantics 1.2) has a value, not a range of them, and stays a point.
+The accuracy of the approximation is a free choice, since its error is reported. It is a share of the propagated ``e``
+(:data:`SHARE`) or, for models without error, a fraction of the largest value (:data:`RELATIVE`): about ten pieces for a
+distance that stays away from zero. Rows that miss the bound because of rounding are retried with laxer bounds.
+A point (semantics 1.2) has one value and stays a point.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from pulse.kernels.status import NOT_CONVERGED, OK, OUT_OF_DOMAIN
 from pulse.operators.errors import ApproximationError, DomainError
 from pulse.operators.expressions.on_segments import Evaluation
 
-RELATIVE = 1e-6  # of the largest value on the row, for models without error
-_LEAST = 1e-300  # bounds are positive
+RELATIVE = 1e-6  # of the row's largest value, for models without error
+_LEAST = 1e-300  # bounds must be positive
 _LAXER = 32.0
-_ATTEMPTS = 8  # 32**8 = 1e12: from a millionth to a million times the value, which is a failure
+_ATTEMPTS = 8  # 32**8 = 1e12: from a millionth of the value to a million times it, which is a failure
 
 _POINTWISE: dict[str, Callable[[FloatArray], FloatArray]] = {
     "sqrt": lambda v: np.sqrt(np.maximum(v, 0.0)),
@@ -51,22 +51,22 @@ _POINTWISE: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 
 def absolute_value(work: Evaluation, name: str, expression: Expression) -> str:
-    """``abs``: exact, rows cut at crossings; the drift is lost with the sign."""
+    """Compute ``abs`` exactly, cutting rows where the model crosses zero; the drift is lost with the sign."""
     relation = work.relation
     c, err = relation.models[name], relation.err[name]
     made = absolute(relation.ref, relation.lo, relation.hi, c)
     _check(work, made.status, np.arange(len(relation)), "abs", expression)
     work.refine(made.source, made.lo, made.hi, made.ref)
-    # A crossing is where the value is zero but for rounding; on the wrong side of it the sign is the other.
+    # At a computed crossing the value is zero up to rounding; on its wrong side the sign flips.
     rounding = 2.0 * evaluation(made.c, made.lo, made.hi)
     return work.add(made.c, err[made.source] + rounding)
 
 
 def square_root(work: Evaluation, name: str, expression: Expression) -> str:
-    """``sqrt``; where the model is below zero by no more than its error, that of its absolute value.
+    """Approximate ``sqrt``; where the model is below zero by at most its error, take the root of its absolute value.
 
-    There the truth is in ``[0, e]`` and so is ``|x|``; the roots differ by at most ``sqrt(e)``, which is the bound. Below zero
-    the rounding of what was added up counts as error: a variance of equal values is zero only but for that.
+    There the truth lies in ``[0, e]`` and so does ``|x|``; the roots differ by at most ``sqrt(e)``, which is the bound. Below
+    zero the rounding of the summed terms counts as error: a variance of equal values is zero only up to that rounding.
     """
     relation = work.relation
     low, high = work.values(name)
@@ -97,14 +97,14 @@ def square_root(work: Evaluation, name: str, expression: Expression) -> str:
 
 
 def _raised(work: Evaluation, name: str, by: FloatArray) -> str:
-    """A model moved up by what rounding left of it below zero, which its bound then takes in."""
+    """Raise a model by the amount that rounding left below zero, and widen its bound by it."""
     c = work.relation.models[name].copy()
     c[:, 0] += by
     return work.add(c, work.relation.err[name] + by)
 
 
 def _size_of_terms(work: Evaluation, expression: Expression) -> FloatArray | float:
-    """Per row an upper bound of the absolute values that are added up in an expression: what rounding is proportional to."""
+    """Bound per row the sum of the absolute terms of an expression, which its rounding is proportional to."""
     match expression:
         case Negative(operand):
             return _size_of_terms(work, operand)
@@ -122,7 +122,7 @@ def _size_of_terms(work: Evaluation, expression: Expression) -> FloatArray | flo
 
 
 def _root_error(low: FloatArray, err: FloatArray) -> FloatArray:
-    """What ``sqrt`` makes of ``err`` for values from ``low`` up; decreasing in ``low``."""
+    """Propagate ``err`` through ``sqrt`` for values from ``low`` up; decreasing in ``low``."""
     clear = (low >= err) & (low > 0.0)
     root = np.sqrt(np.where(clear, low, 1.0))
     other = np.sqrt(np.where(clear, low - err, 0.0))
@@ -131,7 +131,7 @@ def _root_error(low: FloatArray, err: FloatArray) -> FloatArray:
 
 
 def distance(work: Evaluation, dx: str, dy: str, expression: Expression) -> str:
-    """``sqrt(dx^2 + dy^2)``."""
+    """Approximate ``sqrt(dx^2 + dy^2)``."""
     squares = work.squares(dx, dy)
     caused = np.hypot(work.relation.err[dx], work.relation.err[dy])
     largest = work.sizes(squares)
@@ -144,7 +144,7 @@ def distance(work: Evaluation, dx: str, dy: str, expression: Expression) -> str:
 
 
 def reciprocal(work: Evaluation, name: str, expression: Expression) -> str:
-    """``1 / x``; an error where ``x`` and its error together touch zero."""
+    """Approximate ``1 / x``; fail where ``x ± err`` reaches zero."""
     relation = work.relation
     low, high = work.values(name)
     err = relation.err[name]
@@ -166,7 +166,7 @@ def reciprocal(work: Evaluation, name: str, expression: Expression) -> str:
 
 
 def exponential(work: Evaluation, name: str, expression: Expression) -> str:
-    """``exp``."""
+    """Approximate ``exp``."""
     relation = work.relation
     _, high = work.values(name)
     wrong = high + relation.err[name] > 700.0
@@ -184,7 +184,7 @@ def exponential(work: Evaluation, name: str, expression: Expression) -> str:
 
 
 def logarithm(work: Evaluation, name: str, expression: Expression) -> str:
-    """``log``; an error where ``x`` and its error together reach zero."""
+    """Approximate ``log``; fail where ``x - err`` reaches zero."""
     relation = work.relation
     low, high = work.values(name)
     err = relation.err[name]
@@ -202,12 +202,12 @@ def logarithm(work: Evaluation, name: str, expression: Expression) -> str:
 
 
 def sine(work: Evaluation, name: str, expression: Expression) -> str:
-    """``sin``."""
+    """Approximate ``sin``."""
     return _wave(work, name, "sin", np.minimum(work.sizes(name), 1.0), expression)
 
 
 def cosine(work: Evaluation, name: str, expression: Expression) -> str:
-    """``cos``."""
+    """Approximate ``cos``."""
     return _wave(work, name, "cos", np.ones(len(work.relation)), expression)
 
 
@@ -235,9 +235,9 @@ def _lifted(
     largest: FloatArray,
     expression: Expression,
 ) -> tuple[FloatArray, FloatArray]:
-    """Coefficients and approximation errors of a function of a model, after the rows were cut to its pieces.
+    """Cut rows to the pieces of a function of a model; return coefficients and approximation errors.
 
-    ``caused`` is the error that is there anyway, ``largest`` the largest result, per row: see the module's text.
+    Per row ``caused`` is the propagated error and ``largest`` the largest result; see the module's docstring.
     """
     relation = work.relation
     c = relation.models[name]
@@ -263,7 +263,7 @@ def _lifted(
         bound = bound * _LAXER
     if len(pending):
         raise ApproximationError(
-            f"{work.operator}: {expression}: no piecewise polynomial comes near {function} for "
+            f"{work.operator}: {expression}: no piecewise polynomial approximates {function} for "
             f"{relation.where(int(pending[0]))}: its operand is too large or too steep there; "
             "filter that range away or scale the operand"
         )
@@ -292,7 +292,7 @@ def _same_width(parts: list[_Part]) -> list[_Part]:
 
 
 def _magnitude(work: Evaluation, name: str) -> FloatArray:
-    """Per row ``sum(|c_j| T^j)`` with the farthest time ``T``: what roundings are proportional to."""
+    """Return per row ``sum(|c_j| T^j)`` with the farthest time ``T``, which roundings are proportional to."""
     return magnitudes(work.relation.models[name], work.relation.lo, work.relation.hi)
 
 

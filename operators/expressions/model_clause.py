@@ -1,12 +1,12 @@
-"""The MODEL clause: attributes as formulas of the time since their segment's start (semantics 3.1, 6.1; Pulse paper, II).
+"""Evaluate a MODEL clause: attributes as formulas of the time since their segment's start (semantics 3.1, 6.1; Pulse paper, II).
 
-1 Transforms: per segment the attributes on the right-hand side are taken at the segment's start, as constants, and
+1 Transforms: per segment, the attributes on the right-hand side are constants, taken at the segment's start, and
   ``t`` is the seconds since then; the formula is a polynomial about that start.
-2 Bounds: those of the attributes at the start, carried through the formula by the rules of semantics 4.2: a
-  velocity's bound grows with the longest ``t`` of the segment. No drift is known.
-3 Inverts: as a projection does (semantics 4.3, 4.4).
-4 Revises: a revised segment gives its formula anew; passes the revision on.
-5 Accents: as the projection: what the formula names must be there (semantics 8.2).
+2 Bounds: propagates the bounds of the attributes at the start through the formula by the rules of semantics 4.2: a
+  velocity's bound grows with the longest ``t`` of the segment. The drift is unknown.
+3 Inverts: as a projection (semantics 4.3, 4.4).
+4 Revises: evaluates the formula again for a revised segment and passes the revision on.
+5 Accents: as a projection: the attributes in the formula must exist (semantics 8.2).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pulse.operators.expressions.on_segments import ELAPSED, Evaluation
 
 @dataclass(frozen=True)
 class ModelClause:
-    """``models`` are (``alias.attribute``, formula); ``columns`` all that comes out, other attributes among it."""
+    """A MODEL clause: ``models`` are (``alias.attribute``, formula), ``columns`` all output columns."""
 
     models: tuple[tuple[str, Expression], ...]
     columns: Columns
 
     def segments(self, relation: Relation) -> Relation:
-        """The relation with the formulas in place of what they name, about the starts of its segments."""
+        """Replace attributes by their formulas, about the starts of the segments."""
         start, lo = split(relation.ref, relation.lo)
         every = np.arange(len(relation))
         by = (start - relation.ref) / 1e6
         moved = relation.take(every, ref=start, lo=lo, hi=relation.hi - by)
-        # A point must stay one, whatever rounding the move did to its two ends.
+        # A point must stay a point, however the move rounded its two ends.
         moved = replace(moved, hi=np.where(relation.is_point, lo, moved.hi))
         names = relation.columns.modelled
         at_start = replace(
@@ -48,23 +48,23 @@ class ModelClause:
             err={**moved.err, ELAPSED: np.zeros(len(moved))},
             drift={},
         )
-        # What keeps its own model rides along, under names that no formula can mean.
-        kept = {name: f"#own {name}" for name in self.columns.modelled if name not in dict(self.models)}
+        # Attributes without a formula keep their models, under names that no formula can contain.
+        unchanged = {name: f"#own {name}" for name in self.columns.modelled if name not in dict(self.models)}
         at_start = replace(
             at_start,
-            models={**at_start.models, **{own: moved.models[name] for name, own in kept.items()}},
-            err={**at_start.err, **{own: moved.err[name] for name, own in kept.items()}},
-            drift={own: moved.drift[name] for name, own in kept.items() if name in moved.drift},
+            models={**at_start.models, **{own: moved.models[name] for name, own in unchanged.items()}},
+            err={**at_start.err, **{own: moved.err[name] for name, own in unchanged.items()}},
+            drift={own: moved.drift[name] for name, own in unchanged.items() if name in moved.drift},
         )
         work = Evaluation(at_start, "model clause")
         sources = {name: work.as_model(work.operand(formula)) for name, formula in self.models}
-        sources = {name: kept.get(name) or sources[name] for name in self.columns.modelled}
+        sources = {name: unchanged.get(name) or sources[name] for name in self.columns.modelled}
         done = work.relation
         return replace(
             done,
             columns=self.columns,
             models={name: done.models[source] for name, source in sources.items()},
             err={name: done.err[source] for name, source in sources.items()},
-            drift={name: done.drift[own] for name, own in kept.items() if own in done.drift},
+            drift={name: done.drift[own] for name, own in unchanged.items() if own in done.drift},
             unmodelled={name: done.unmodelled[name] for name in self.columns.unmodelled_names},
         )

@@ -1,19 +1,19 @@
-"""Expressions on samples: a value at each instant, and the bound of its error (semantics 3.3, 4.2).
+"""Evaluate expressions on samples: a value at each instant and the bound of its error (semantics 3.3, 4.2).
 
 All bounds hold for every truth within the inputs' bounds:
 
 ==================  =============================================================================================
 ``x + y, x - y``    ``ex + ey``
-``x y``             ``|x| ey + |y| ex + ex ey``; ``x ^ n`` alike, factor by factor
+``x y``             ``|x| ey + |y| ex + ex ey``; ``x ^ n`` likewise, factor by factor
 ``x / y``           ``(|x| ey + |y| ex) / (|y| (|y| - ey))``; an error where ``|y| <= ey``
-``sqrt x``          the farther of ``sqrt(x ± ex)``, below zero cut off; an error where ``x + ex < 0``
+``sqrt x``          the larger deviation of ``sqrt(x ± ex)``, clipped at zero; an error where ``x + ex < 0``
 ``exp x, log x``    ``exp(x) (exp(ex) - 1)``, ``-log(1 - ex / x)``; log is an error where ``x <= ex``
 ``sin x, cos x``    ``min(ex, 2)``
 ``distance``        ``hypot(ex, ey)`` of the coordinates' differences; its square ``2 d e + e^2``
 ==================  =============================================================================================
 
-The rounding of each operation is added (:mod:`pulse.kernels.rounding`): of a sum what it lost, nothing where it is exact; of
-others a unit in the last place of the result, or a few of a function's.
+The rounding of each operation is added (:mod:`pulse.kernels.rounding`): for a sum its exact rounding error, zero where the sum
+is exact; for others a unit in the last place of the result, or a few for a function.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from pulse.operators.errors import DomainError, MissingValueError, OperandError
 from pulse.operators.expressions.plane_distortion import distorted, distortion
 
 Number = tuple[Any, Any]
-"""A value and the bound of its error: floats, or one per sample."""
+"""A value and the bound of its error: each one float, or one per sample."""
 
 
 class Numbers:
-    """Numbers of expressions on the samples of one arc; equal parts are evaluated once."""
+    """An evaluator of expressions on the samples of one arc; equal parts are evaluated once."""
 
     def __init__(self, samples: Samples, operator: str, *, null: float | None = None) -> None:
         self.samples, self.operator = samples, operator
-        self._null = null  # what stands for a null, when the caller sees to the samples that have one
-        self._known: dict[Expression, Number] = {}
+        self._null = null  # replaces a null, if the caller handles the samples that have one
+        self._cache: dict[Expression, Number] = {}
 
     def result(self, expression: Expression) -> tuple[FloatArray, FloatArray]:
-        """Value and bound per sample, finite where there is a sample."""
+        """Return value and bound per sample, finite where there is a sample."""
         value, err = self.number(expression)
         n = len(self.samples)
         value = np.full(n, value) if np.ndim(value) == 0 else value
@@ -62,11 +62,11 @@ class Numbers:
         return value, err
 
     def number(self, expression: Expression) -> Number:
-        """Value and bound; either may be one float for all samples."""
-        if expression not in self._known:
-            with np.errstate(all="ignore"):  # absent samples may hold anything; others are checked
-                self._known[expression] = self._evaluate(expression)
-        return self._known[expression]
+        """Return value and bound; either may be one float for all samples."""
+        if expression not in self._cache:
+            with np.errstate(all="ignore"):  # absent samples may hold any value; others are checked
+                self._cache[expression] = self._evaluate(expression)
+        return self._cache[expression]
 
     def _evaluate(self, expression: Expression) -> Number:
         match expression:
@@ -101,13 +101,13 @@ class Numbers:
         raise OperandError(f"{self.operator}: expected a number, got {expression}")
 
     def offsets(self, arguments: Sequence[Expression]) -> tuple[Any, Any, Any]:
-        """Differences of the coordinates of a distance, and the bound of the distance's error."""
+        """Return the differences of a distance's coordinates, and the bound of the distance's error."""
         (x1, a1), (y1, b1), (x2, a2), (y2, b2) = (self.number(one) for one in arguments)
         err = np.hypot(self._errors("-", x1, a1, x2, a2), self._errors("-", y1, b1, y2, b2))
         return x1 - x2, y1 - y2, err * GROWN
 
     def distortion(self, distance: Function) -> Any:
-        """By which share a distance is off for the plane its positions are in; 0 without one."""
+        """Return the relative error of a distance due to the plane of its positions; 0 without one."""
         if distance.plane is None:
             return 0.0
         spans = [(value, value) for value, _ in map(self.number, distance.arguments)]
@@ -129,7 +129,7 @@ class Numbers:
             return samples.values[name], samples.err[name]
         if role is Role.TIME:
             raise OperandError(
-                f"{self.operator}: the time '{name}' is no number to compute with; compare it with an instant"
+                f"{self.operator}: the time '{name}' is not a number to compute with; compare it with an instant"
             )
         values = numbers_of(samples, name, self.operator)
         missing = np.isnan(values)
@@ -143,12 +143,12 @@ class Numbers:
         wrong = np.flatnonzero(missing & (self.samples.certainty != ABSENT))
         if len(wrong):
             raise MissingValueError(
-                f"{self.operator}: '{name}' is null (or no number) for {self.samples.where(int(wrong[0]))}; "
+                f"{self.operator}: '{name}' is null (or not a number) for {self.samples.where(int(wrong[0]))}; "
                 f"filter such rows away first, by a comparison of '{name}'"
             )
 
     def _refuse(self, bad: Any, expression: Expression, why: str) -> None:
-        """Raise if ``bad`` anywhere that there is a sample."""
+        """Raise if ``bad`` holds for any sample that is not ABSENT."""
         wrong = np.flatnonzero(np.broadcast_to(bad, len(self.samples)) & (self.samples.certainty != ABSENT))
         if len(wrong):
             raise DomainError(f"{self.operator}: {expression} {why} for {self.samples.where(int(wrong[0]))}")
@@ -168,15 +168,17 @@ class Numbers:
         return result
 
     def _with_rounding(self, x: Any, e: Any, expression: Expression) -> Any:
-        """The bound of a root's operand, with its rounding where it is below zero: a variance of equal values is a difference of
-        large numbers, and zero only but for that."""
+        """Widen the bound of a root's operand by its rounding where it is below zero.
+
+        A variance of equal values is a difference of large numbers, and zero only up to their rounding.
+        """
         assert isinstance(expression, Function)
         if not np.any(x + e < 0.0):
             return e
         return np.where(x < 0.0, e + NEGATIVE_UNITS * UNIT * self._size_of_terms(expression.arguments[0]), e)
 
     def _size_of_terms(self, expression: Expression) -> Any:
-        """An upper bound of the absolute values that are added up in an expression: what its rounding is proportional to."""
+        """Bound the sum of the absolute terms of an expression, which its rounding is proportional to."""
         match expression:
             case Negative(operand):
                 return self._size_of_terms(operand)
@@ -200,7 +202,7 @@ class Numbers:
             self._refuse(
                 size <= ey,
                 expression,
-                "divides by what may be zero, within its error; bound it away from zero",
+                "divides by a value that may be zero within its error bound (filter it away from zero first)",
             )
         return x / y, self._errors("/", x, ex, y, ey)
 
@@ -214,7 +216,7 @@ class Numbers:
                 self._refuse(
                     x + e < 0.0,
                     expression,
-                    "is the root of what is below zero by more than its error bound, which a filter (… >= 0) leaves out,",
+                    "is the root of a value below zero by more than its error bound (filter it away first: … >= 0)",
                 )
                 root = np.sqrt(np.maximum(x, 0.0))
                 above = np.maximum(np.sqrt(np.maximum(x + e, 0.0)) - root, 0.0)
@@ -224,7 +226,9 @@ class Numbers:
                 return value, value * (np.expm1(e) * GROWN + FUNCTION)
             case "log":
                 self._refuse(
-                    (x <= e), expression, "is the logarithm of what may be zero or less, within its error"
+                    (x <= e),
+                    expression,
+                    "is the logarithm of a value that may be zero or less within its error bound",
                 )
                 value = np.log(x)
                 return value, FUNCTION * np.abs(value) - np.log1p(-e / x) * (1.0 + FUNCTION)
@@ -235,12 +239,12 @@ class Numbers:
 
 
 def _sum(x: Any, y: Any, of: np.ufunc) -> Any:
-    """Of arrays in memory that was had before: they are large, and soon let go."""
+    """Add or subtract; arrays go into pooled buffers, since they are large and short-lived."""
     return of(x, y, out=recycled(len(x))) if np.ndim(x) and np.ndim(y) else of(x, y)
 
 
 def _below(root: Any, x: Any, e: Any) -> Any:
-    """``sqrt(x) - sqrt(x - e)``, or ``sqrt(x)`` where that is negative; without cancellation."""
+    """Compute ``sqrt(x) - sqrt(x - e)``, or ``sqrt(x)`` where ``x < e``, without cancellation."""
     low = np.sqrt(np.maximum(x - e, 0.0))
     return np.where(
         x >= e, np.divide(e, root + low, where=root + low > 0.0, out=np.zeros(np.shape(root))), root
@@ -248,7 +252,7 @@ def _below(root: Any, x: Any, e: Any) -> Any:
 
 
 def numbers_of(samples: Samples, name: str, operator: str) -> FloatArray:
-    """A key or unmodelled column as one float per sample, NaN for null; an error where it holds no numbers."""
+    """Return a key or unmodelled column as one float per sample, NaN for null; fail if it holds no numbers."""
     per_group = name in samples.columns.key_names
     column = samples.keys[samples.columns.key_names.index(name)] if per_group else samples.unmodelled[name]
     column = plain(column)
@@ -260,5 +264,5 @@ def numbers_of(samples: Samples, name: str, operator: str) -> FloatArray:
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """A column without its dictionary."""
+    """Decode the dictionary of a column."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

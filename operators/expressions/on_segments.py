@@ -1,8 +1,8 @@
-"""Expressions over a relation: polynomial arithmetic, with certified bounds (semantics 3.3, 4.2).
+"""Evaluate expressions over a relation: polynomial arithmetic with certified bounds (semantics 3.3, 4.2).
 
-Every operand is a number, or the name of a model of the relation at work, in which intermediate results are hidden columns
-(``#1``, ``#2``, …). So whatever cuts rows finer (``abs``, and what leaves the polynomials,
-:mod:`pulse.operators.expressions.lifting`) cuts all columns alike.
+Every operand is a number or the name of a model of the working relation, whose hidden columns (``#1``, ``#2``, …) hold
+intermediate results. So operations that cut rows finer (``abs``, and functions that leave the polynomials,
+:mod:`pulse.operators.expressions.lifting`) cut all columns alike.
 
 ================== ===============================================================================================
 ``x + y, x - y``   ``ex + ey``; drifts add as well
@@ -12,12 +12,12 @@ Every operand is a number, or the name of a model of the relation at work, in wh
 ``distance2``      as the sum of two squares
 ================== ===============================================================================================
 
-To each of these the rounding of the operation itself is added, and of evaluating what comes out (:mod:`pulse.kernels.rounding`);
-to the drift what that adds up to since the start of the group. A change of sign, a factor that is a power of two, and a sum of
-constants that is exact add nothing.
+To each of these the rounding of the operation itself is added, and that of evaluating its result (:mod:`pulse.kernels.rounding`);
+to the drift the integral of that since the start of the group. A change of sign, a factor that is a power of two, and an exact
+sum of constants add nothing.
 
-A key or unmodelled attribute that is a number counts as a model of degree 0 without error; constants too. A null where a number
-is needed is an error. ``Elapsed`` stands for the hidden column :data:`ELAPSED`, which a MODEL clause provides.
+A numeric key or unmodelled attribute counts as a model of degree 0 without error; so does a constant. A null where a number
+is needed is an error. ``Elapsed`` refers to the hidden column :data:`ELAPSED`, which a MODEL clause provides.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from pulse.operators.errors import DomainError, MissingValueError, OperandError,
 from pulse.operators.expressions.plane_distortion import distorted, distortion
 
 Operand = float | str
-"""A number, or the name of a model (possibly hidden) of the relation at work."""
+"""A number, or the name of a model (possibly hidden) of the working relation."""
 
 ELAPSED = "#elapsed"
 
 
 def compute(relation: Relation, outputs: Sequence[tuple[str, Expression]]) -> Relation:
-    """The relation with these expressions as further modelled columns; rows may have been cut finer.
+    """Add expressions to a relation as modelled columns; rows may be cut finer.
 
-    ``models``, ``err`` and (where known) ``drift`` get entries by these names, and ``columns`` is extended. A name that is
-    there already is replaced after all expressions have been evaluated on what it stood for.
+    ``models``, ``err`` and (where known) ``drift`` get entries under these names, and ``columns`` is extended. An existing
+    column of such a name is replaced after all expressions have been evaluated on its old values.
     """
     work = Evaluation(relation)
     named = [(name, work.as_model(work.operand(expression))) for name, expression in outputs]
@@ -81,7 +81,7 @@ def compute(relation: Relation, outputs: Sequence[tuple[str, Expression]]) -> Re
 def without_hidden(
     relation: Relation,
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray], dict[str, FloatArray]]:
-    """``models``, ``err`` and ``drift`` of the columns that a relation owns to, as dictionaries of one's own."""
+    """Copy ``models``, ``err`` and ``drift`` without hidden columns."""
     names = relation.columns.modelled
     return (
         {name: relation.models[name] for name in names},
@@ -91,21 +91,21 @@ def without_hidden(
 
 
 class Evaluation:
-    """A relation at work: it gains hidden columns, and its rows may be cut finer, as expressions are evaluated."""
+    """A working relation: evaluating expressions adds hidden columns and may cut rows finer."""
 
     def __init__(
         self, relation: Relation, operator: str = "expression", *, null: float | None = None
     ) -> None:
         self.relation = relation
         self.operator = operator
-        self._null = null  # what stands for a null, when the caller sees to the rows that have one
-        self._known: dict[Expression, Operand] = {}
+        self._null = null  # replaces a null, if the caller handles the rows that have one
+        self._cache: dict[Expression, Operand] = {}
         self._count = 0
 
     # -- the rows -------------------------------------------------------------------------------------------
 
     def add(self, c: FloatArray, err: FloatArray, drift: FloatArray | None = None) -> str:
-        """A hidden column of these coefficients, with this bound; returns its name."""
+        """Add a hidden column with these coefficients and this bound; return its name."""
         relation = self.relation
         finite = np.isfinite(c).all(axis=1) & np.isfinite(err)
         if not finite.all():
@@ -125,33 +125,33 @@ class Evaluation:
         return name
 
     def refine(self, rows: IntArray, lo: FloatArray, hi: FloatArray, ref: IntArray) -> None:
-        """Cut the rows finer: all columns, hidden ones too, are taken along."""
+        """Cut rows finer, in all columns including hidden ones."""
         old = self.relation
         if len(rows) != len(old) or not (np.array_equal(ref, old.ref) and np.array_equal(lo, old.lo)):
             self.relation = old.take(rows, lo=lo, hi=hi, ref=ref)
 
     def near(self) -> None:
-        """Write rows that lie far from their reference about their own start: before anything is multiplied."""
+        """Move rows that lie far from their reference to their own start, before anything is multiplied."""
         old = self.relation
         ref, lo, hi = about_own_start(old.ref, old.lo, old.hi)
         if ref is not old.ref:
             self.relation = old.take(np.arange(len(old)), ref=ref, lo=lo, hi=hi)
 
     def sizes(self, name: str) -> FloatArray:
-        """Per row the largest absolute value of a model on the row's range, rounding included."""
+        """Return per row the largest absolute value of a model on the row's range, rounding included."""
         low, high = self.values(name)
         largest: FloatArray = np.maximum(np.abs(low), np.abs(high))
         return largest
 
     def values(self, name: str) -> tuple[FloatArray, FloatArray]:
-        """Per row between which values a model lies on the row's range, rounding included."""
+        """Return per row the lowest and highest value of a model on the row's range, rounding included."""
         relation = self.relation
         low, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
         rounding = evaluation(relation.models[name], relation.lo, relation.hi)
         return low - rounding, high + rounding
 
     def as_model(self, operand: Operand) -> str:
-        """The operand as a column: a number becomes a model of degree 0."""
+        """Return the operand as a column: a number becomes a model of degree 0."""
         if isinstance(operand, str):
             return operand
         n = len(self.relation)
@@ -160,11 +160,11 @@ class Evaluation:
     # -- expressions ----------------------------------------------------------------------------------------
 
     def operand(self, expression: Expression) -> Operand:
-        """The value of an expression; equal parts are evaluated once."""
-        if expression not in self._known:
-            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found by `add`
-                self._known[expression] = self._evaluate(expression)
-        return self._known[expression]
+        """Evaluate an expression; equal parts are evaluated once."""
+        if expression not in self._cache:
+            with np.errstate(over="ignore", invalid="ignore"):  # `add` checks for values that are not finite
+                self._cache[expression] = self._evaluate(expression)
+        return self._cache[expression]
 
     def _evaluate(self, expression: Expression) -> Operand:
         assert not isinstance(expression, Parameter), f"parameter {expression} was not bound"
@@ -176,7 +176,7 @@ class Evaluation:
             case Column(name):
                 return self._column(name)
             case Elapsed():
-                assert ELAPSED in self.relation.models, "only a MODEL clause speaks of elapsed time"
+                assert ELAPSED in self.relation.models, "elapsed time occurs outside a MODEL clause"
                 return ELAPSED
             case Negative(operand):
                 return self.scaled(self.operand(operand), -1.0)
@@ -199,7 +199,7 @@ class Evaluation:
             return name
         if role is Role.TIME:
             raise OperandError(
-                f"{self.operator}: the time '{name}' is no number to compute with; compare it with an instant"
+                f"{self.operator}: the time '{name}' is not a number to compute with; compare it with an instant"
             )
         values = numbers_of(relation, name, self.operator)
         missing = np.isnan(values)
@@ -207,24 +207,24 @@ class Evaluation:
             values = np.where(missing, self._null, values)
         elif missing.any():
             raise MissingValueError(
-                f"{self.operator}: '{name}' is null (or no number) for {relation.where(int(missing.argmax()))}; "
+                f"{self.operator}: '{name}' is null (or not a number) for {relation.where(int(missing.argmax()))}; "
                 f"filter such rows away first, by a comparison of '{name}'"
             )
         zeros = np.zeros(len(relation))
         return self.add(values[:, None], zeros, zeros)
 
     def scaled(self, a: Operand, factor: float) -> Operand:
-        """``factor * a``."""
+        """Compute ``factor * a``."""
         if isinstance(a, float):
             return factor * a
-        # An unknown drift is infinite; times zero it is left alone, where it would become no number.
+        # An unknown drift is infinite; times zero it would become NaN, so it stays as it is.
         size = abs(factor)
         return self._scaled(
             a, self.relation.models[a] * factor, size, size or 1.0, exact=_is_power_of_two(size)
         )
 
     def _scaled(self, a: str, c: FloatArray, size: float, drifts: float, *, exact: bool) -> str:
-        """The column ``c``, which is ``a`` times a number of this size, each coefficient rounded once unless ``exact``."""
+        """Add the column ``c``, ``a`` times a number of this size, each coefficient rounded once unless ``exact``."""
         relation = self.relation
         err, drift = relation.err[a] * size, relation.drift.get(a)
         drift = None if drift is None else drift * drifts
@@ -238,14 +238,14 @@ class Evaluation:
         return self.add(c, err * GROWN + rounding, self._drifted(drift, rounding))
 
     def _drifted(self, drift: FloatArray | None, rounding: FloatArray) -> FloatArray | None:
-        """A drift, and the integral of the rounding since the start of the group."""
+        """Add the integral of the rounding since the start of the group to a drift."""
         if drift is None or not rounding.any():
             return drift
         grown: FloatArray = (drift + self.relation.accumulated(rounding)) * GROWN
         return grown
 
     def sum(self, a: Operand, b: Operand, sign: float = 1.0) -> Operand:
-        """``a + b``, or with ``sign = -1`` the difference."""
+        """Compute ``a + b``, or with ``sign = -1`` the difference."""
         if isinstance(a, float) and isinstance(b, float):
             return a + sign * b
         if isinstance(b, float):
@@ -272,7 +272,7 @@ class Evaluation:
         return self.add(c, relation.err[a] + rounding, self._drifted(relation.drift.get(a), rounding))
 
     def product(self, a: Operand, b: Operand) -> Operand:
-        """``a * b``."""
+        """Compute ``a * b``."""
         if isinstance(a, float):
             return self.scaled(b, a)
         if isinstance(b, float):
@@ -290,7 +290,7 @@ class Evaluation:
         return self.add(c, err)
 
     def _magnitude(self, name: str) -> FloatArray:
-        """Per row the sum of a model's terms, each as large as it gets: what roundings are proportional to."""
+        """Return per row the sum of a model's terms at their largest, which roundings are proportional to."""
         return magnitudes(self.relation.models[name], self.relation.lo, self.relation.hi)
 
     def _power(self, base: Operand, exponent: Expression, expression: Expression) -> Operand:
@@ -349,27 +349,27 @@ class Evaluation:
         return lifting.FUNCTIONS[name](self, self.as_model(arguments[0]), expression)
 
     def _distorted(self, made: Operand, expression: Expression, ends: list[Operand]) -> Operand:
-        """A distance, or its square, with what the plane of its positions adds to its error."""
+        """Widen the error of a distance, or of its square, by the distortion of the plane of its positions."""
         assert isinstance(expression, Function)
         if expression.plane is None:
             return made
         name = self.as_model(made)
         share = self.distortion(expression, ends)
-        share = distorted(0.0, 1.0, share)  # of the distance
+        share = distorted(0.0, 1.0, share)  # relative to the distance
         if expression.name == "distance2":
             share = (2.0 + share) * share
         err, size = self.relation.err[name], self.sizes(name)
         return self.add(self.relation.models[name], (err + share * (size + err)) * GROWN)
 
     def distortion(self, distance: Function, ends: list[Operand]) -> FloatArray:
-        """Per row by which share a distance between these coordinates is off for the plane they are in; 0 without one."""
+        """Return per row the relative error of a distance due to the plane of its coordinates; 0 without one."""
         if distance.plane is None:
             return np.zeros(len(self.relation))
         spans = [self.values(one) if isinstance(one, str) else (one, one) for one in ends]
         return np.broadcast_to(distortion(distance.plane, spans[0::2], spans[1::2]), len(self.relation))
 
     def squares(self, dx: str, dy: str) -> str:
-        """``dx^2 + dy^2`` of the models alone, with the bound of its rounding: for those who bound the distance itself."""
+        """Compute ``dx^2 + dy^2`` of the models alone, bounding only its rounding; the caller bounds the distance itself."""
         self.near()
         x, y = self.relation.models[dx], self.relation.models[dy]
         c = add(multiply(x, x), multiply(y, y))
@@ -380,7 +380,7 @@ class Evaluation:
 
 
 def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:
-    """A key or unmodelled column as one float per row, NaN for null; an error where it holds no numbers."""
+    """Return a key or unmodelled column as one float per row, NaN for null; fail if it holds no numbers."""
     per_group = name in relation.columns.key_names
     column = relation.keys[relation.columns.key_names.index(name)] if per_group else relation.unmodelled[name]
     if pa.types.is_dictionary(column.type):
@@ -393,12 +393,12 @@ def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:
 
 
 def _is_power_of_two(size: float) -> bool:
-    """Whether a product with this rounds nothing (but what underflows)."""
+    """Test whether a product with this number is exact (up to underflow)."""
     return size == 0.0 or math.frexp(size)[0] == 0.5
 
 
 def trimmed(c: FloatArray) -> FloatArray:
-    """Without leading coefficients that are zero in every row: degrees decide what later steps cost."""
+    """Drop leading coefficients that are zero in every row: the degree determines the cost of later steps."""
     k = c.shape[1]
     while k > 1 and not c[:, k - 1].any():
         k -= 1

@@ -1,17 +1,17 @@
-"""Rows whose whole range a predicate decides at once: the short way round solving (semantics 3.2, 3.9).
+"""Fast path: decide rows whose whole range satisfies or fails a predicate, without solving (semantics 3.2, 3.9).
 
-A comparison of lines has one answer on a segment that stays clear of the level and of the bounds about it, and most do
-(:mod:`pulse.kernels.polynomial.sign_bands`). Per row the answer is a certainty, ABSENT included, or UNDECIDED: then the row is to
-be solved. ``AND`` is the least certain of both sides and ``OR`` the most; where one side alone settles it, the other may be
-undecided::
+A comparison of lines has one answer on a segment that stays clear of the level and its error band, and most segments do
+(:mod:`pulse.kernels.polynomial.sign_bands`). The answer per row is a certainty, ABSENT included, or UNDECIDED if the row must
+be solved. ``AND`` takes the least certain of its operands and ``OR`` the most certain; where one operand decides, the others
+may be undecided::
 
               BELOW     UNDER     OVER      ABOVE
-    D <  0    certain   likely    possible  absent     (<= alike; > and >= the other way round)
+    D <  0    certain   likely    possible  absent     (<= alike; > and >= reversed)
     D =  0    absent    possible  possible  absent
     D != 0    certain   likely    likely    certain
 
-Looked at are comparisons of modelled attributes with numbers and with each other, and of distances with numbers; whatever
-else a predicate says is left undecided.
+This covers comparisons of modelled attributes with numbers and with each other, and of distances with numbers; all other
+predicates are undecided.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _OF_BANDS = {relation: np.array(codes, np.uint8) for relation, codes in _CODES.i
 
 
 def classify(relation: Relation, predicate: Expression) -> CertaintyArray | None:
-    """Per row how surely the predicate, which has no NOT, holds on all of it, or UNDECIDED; None if all are.
+    """Classify per row how certainly a predicate without NOT holds on the whole row, or UNDECIDED; None if all rows are.
 
-    Without regard to the certainty of the row itself.
+    The row's own certainty plays no part.
     """
     match predicate:
         case Comparison():
@@ -68,7 +68,7 @@ def classify(relation: Relation, predicate: Expression) -> CertaintyArray | None
 
 
 def possible_rows(relation: Relation, predicate: Expression) -> Relation:
-    """Without the rows on which the predicate holds nowhere and for no truth, if there are enough of them to be worth a copy."""
+    """Drop rows on which the predicate holds nowhere for any truth, if there are enough of them to justify a copy."""
     codes = classify(relation, positive(predicate))
     if codes is None:
         return relation
@@ -113,7 +113,7 @@ def _compared(relation: Relation, comparison: Comparison) -> CertaintyArray | No
 
 
 def _distance(relation: Relation, function: Function, form: str, given: float) -> CertaintyArray | None:
-    """A distance of positions, each coordinate an attribute or a number, compared with a number."""
+    """Compare a distance of positions with a number; each coordinate is an attribute or a number."""
     square = given if function.name == "distance2" else given * abs(given)
     sides = [_coordinate(relation, one) for one in function.arguments]
     if not 0.0 <= square < np.inf or any(side is None for side in sides):

@@ -1,8 +1,8 @@
-"""When a predicate holds, and how surely: solution sets of time per row (semantics 3.2, 3.9).
+"""Solve predicates: find the times per row at which they hold, and how certainly (semantics 3.2, 3.9).
 
 Negations are pushed down to the comparisons first, so that AND intersects, OR unites, and nothing is complemented. A comparison
-with a null is false and so is its negation: for predicates in this form that is SQL's logic of three values, of which a filter
-keeps what is true.
+with a null is false and so is its negation: for predicates in this form that equals SQL's three-valued logic, where a filter
+keeps only true rows.
 
 A comparison ``x R y`` of modelled expressions is ``D R 0`` with ``D = x - y`` and ``|error of D| <= e`` per row::
 
@@ -11,16 +11,16 @@ A comparison ``x R y`` of modelled expressions is ``D R 0`` with ``D = x - y`` a
     D =  0    D = 0, e = 0     D = 0      -e <= D <= e
     D != 0    |D| > e          D != 0     all, or D != 0 where e = 0
 
-A distance differs from the true one by at most ``e = hypot(ex, ey)`` of the coordinates' differences, and is not below zero, so
-that for its square ``q`` and a constant ``c >= 0`` the sets are exact::
+A distance differs from the true one by at most ``e = hypot(ex, ey)`` of the coordinates' differences, and is not negative, so
+for its square ``q`` and a constant ``c >= 0`` the sets are exact::
 
     d <  c    q < (c - e)^2, never where c <= e    q < c^2    q < (c + e)^2
     d >  c    q > (c + e)^2                        q > c^2    q > (c - e)^2, always where c < e
 
-On the model, values of D within the rounding of its own terms count as zero, so that equal models are equal. ``e`` has the
-rounding of D in it (:mod:`pulse.kernels.rounding`), and for what is certain, and what is possible, also that of deciding a sign.
-What has no error is solved as it is: of a constant, as for a value that is passed on as it was stored, the sign is exact. Times
-are compared exactly, in microseconds; keys and unmodelled attributes by value, once per key where they are keys.
+On the model, values of D within the rounding of its own terms count as zero, so that equal models are equal. ``e`` includes the
+rounding of D (:mod:`pulse.kernels.rounding`) and, for the certain and possible sets, that of deciding a sign. Operands without
+error are solved as they are: for constants, such as values passed on as stored, the sign is exact. Times are compared exactly,
+in microseconds; keys and unmodelled attributes by value, once per key where they are keys.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError, OperandError
 from pulse.operators.expressions.on_segments import Evaluation, numbers_of
 
-# A shift and a difference, and Horner's rule, each err by up to 2 * k roundings of the terms' magnitude (as in kernels.envelope).
+# A shift, a difference, and Horner's rule err by up to 2 * k roundings of the terms' magnitude each (as in kernels.envelope).
 NOISE = 4 * float(np.finfo(np.float64).eps)
-# Roots and signs are told to 2 k eps of the terms' magnitude (kernels.roots); a level taken off the constant adds one rounding.
+# Roots and signs are exact to 2 k eps of the terms' magnitude (kernels.roots); subtracting a level adds one rounding.
 DECIDED = 4 * float(np.finfo(np.float64).eps)
 
 
 class Truths(NamedTuple):
-    """Per row the times at which a predicate holds for every truth within the bounds, on the model, and for some truth."""
+    """The times per row at which a predicate holds for every truth within the bounds, on the model, and for some truth."""
 
     certain: IntervalSets
     model: IntervalSets
@@ -74,20 +74,20 @@ class Truths(NamedTuple):
 
 
 def solve(relation: Relation, predicate: Expression, *, possible: bool) -> tuple[Relation, Truths]:
-    """The relation, rows maybe cut finer, and when in each of its rows the predicate holds.
+    """Find when a predicate holds in each row; return the relation, possibly with rows cut finer, and the solution sets.
 
-    Without ``possible`` that set is not worked out and equals the model's. A point row has the set of its instant, or none. The
+    Without ``possible`` that set is not computed and equals the model's. A point row has its instant as the set, or none. The
     relation may have gained hidden columns, whose names begin with ``#``.
     """
     plain = positive(predicate)
     work = Evaluation(relation, "filter", null=1.0)
-    atoms = [_Atom(work, one) for one in _comparisons(plain)]  # rows are cut before any set is made
+    atoms = [_Atom(work, one) for one in _comparisons(plain)]  # cut all rows before any set is built
     found = {atom.comparison: atom.truths(possible) for atom in atoms}
     return work.relation, _combined(plain, found, work.relation)
 
 
 def positive(predicate: Expression, *, negate: bool = False) -> Expression:
-    """The predicate, or its negation, without NOT."""
+    """Rewrite the predicate, or its negation, without NOT."""
     match predicate:
         case Not(operand):
             return positive(operand, negate=not negate)
@@ -127,7 +127,7 @@ def _combined(predicate: Expression, found: dict[Comparison, Truths], relation: 
 
 
 class _Atom:
-    """A comparison, its operands evaluated; sets are made once all rows have been cut."""
+    """A comparison with evaluated operands; its sets are built once all rows have been cut."""
 
     def __init__(self, work: Evaluation, comparison: Comparison) -> None:
         self.comparison, self._work = comparison, work
@@ -169,7 +169,7 @@ class _Atom:
         return Truths(*(intersect(one, rows) for one in found))
 
     def _nulls(self) -> BoolArray:
-        """Rows in which an unmodelled attribute that is computed with is null, or no number."""
+        """Find rows in which an unmodelled attribute of the comparison is null or not a number."""
         relation = self._work.relation
         mask = np.zeros(len(relation), bool)
         for name in set().union(*(columns_of(side) for side in self._sides)) & set(relation.unmodelled):
@@ -181,19 +181,19 @@ class _Atom:
         relation = self._work.relation
         e, D = relation.err[name], relation.models[name]
         zero, R = np.zeros(len(relation)), self._relation
-        noise, told = zero.copy(), zero
+        noise, errors = zero.copy(), zero
         for operand in self._operands:
             c = relation.models[operand] if isinstance(operand, str) else np.full((len(relation), 1), operand)
             noise += NOISE * c.shape[1] * magnitudes(c, relation.lo, relation.hi)
             if isinstance(operand, str):
-                told = told + relation.err[operand]
-        # What has no error is as it is evaluated; of constants without one the sign of the difference is exact.
-        exact = told == 0.0
+                errors = errors + relation.err[operand]
+        # Operands without error are exact as evaluated; for constants among them the sign of the difference is exact.
+        exact = errors == 0.0
         constant = exact if D.shape[1] == 1 else exact & ~D[:, 1:].any(axis=1)
         model = _Problem(relation, D, np.where(constant, 0.0, noise)).sets(R, zero)
         if exact.all():
             return _same(model)
-        # Of these no value counts as zero, and the bound grows by what evaluating D, and finding its roots, may be off by.
+        # For these sets no value counts as zero; instead the bound grows by the error of evaluating D and finding its roots.
         problem = _Problem(relation, D, np.where(exact & ~constant, noise, 0.0))
         margin = DECIDED * D.shape[1] * (magnitudes(D, relation.lo, relation.hi) + e)
         e = np.where(exact, 0.0, e + margin)
@@ -204,7 +204,7 @@ class _Atom:
         if R == "=":
             maybe = intersect(problem.sets("<=", e), problem.sets(">=", -e)) if possible else None
             return _nested(problem.sets("=", zero, never=~exact), model, maybe)
-        # |D| > e; where there is no error that is D != 0.
+        # |D| > e; without error that is D != 0.
         certain = union(problem.sets("<", -e), problem.sets(">", e))
         return _nested(certain, model, problem.sets("!=", zero, always=~exact) if possible else None)
 
@@ -216,13 +216,13 @@ class _Atom:
         assert isinstance(left, Function)
         assert isinstance(right, Constant)
         given = float(right.value)
-        square = given if left.name == "distance2" else given * abs(given)  # a negative distance is below all
+        square = given if left.name == "distance2" else given * abs(given)  # negative: below all
         R = self._relation
         if square < 0.0:
             return _same(_chosen(relation, np.full(len(relation), R in (">", ">=", "!="))))
-        told = np.hypot(relation.err[dx], relation.err[dy])
-        exact, c = (told == 0.0) & (rounding == 0.0) & (left.plane is None), np.sqrt(square)
-        e = told * GROWN + (8 * UNIT + self._work.distortion(left, self._ends)) * c
+        errors = np.hypot(relation.err[dx], relation.err[dy])
+        exact, c = (errors == 0.0) & (rounding == 0.0) & (left.plane is None), np.sqrt(square)
+        e = errors * GROWN + (8 * UNIT + self._work.distortion(left, self._ends)) * c
         level = np.full(len(relation), square)
         inner, outer = (c - e) ** 2, (c + e) ** 2
         inner, outer = inner * (1 - 8 * UNIT) - 2.0 * rounding, outer * (1 + 8 * UNIT) + 2.0 * rounding
@@ -251,7 +251,7 @@ class _Atom:
         instant = self._sides[1]
         if not isinstance(instant, Instant):
             raise OperandError(
-                f"filter: {self.comparison}: a time is compared with an instant, such as '2024-05-01 12:00'; got {instant}"
+                f"filter: {self.comparison}: expected an instant beside a time, such as '2024-05-01 12:00'; got {instant}"
             )
         x = (instant.microseconds - relation.ref) / 1e6
         infinity = np.full(len(x), np.inf)
@@ -270,7 +270,7 @@ class _Atom:
         return intersect(line, whole(relation))
 
     def _values(self) -> BoolArray:
-        """Per row whether a comparison of keys, unmodelled attributes and constants holds; null is false."""
+        """Decide per row whether a comparison of keys, unmodelled attributes and constants holds; null is false."""
         relation = self._work.relation
         names = relation.columns.key_names
         used = set().union(*(columns_of(side) for side in self._sides))
@@ -287,14 +287,14 @@ class _Atom:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             raise OperandError(
                 f"filter: {self.comparison}: {left.type} cannot be compared with {right.type}; "
-                "write a value of the column's own kind"
+                "write a value of the column's own type"
             ) from None
         mask: BoolArray = holds.fill_null(False).to_numpy(zero_copy_only=False)
         return mask[relation.group] if per_group else mask
 
 
 class _Problem:
-    """``q(t) R level`` on the rows of a relation: ranges by roots and signs, points by their value."""
+    """The inequality ``q(t) R level`` on the rows of a relation: ranges by roots and signs, points by their value."""
 
     def __init__(self, relation: Relation, q: FloatArray, noise: FloatArray) -> None:
         self._rows, self._q, self._noise = relation, q, noise
@@ -307,7 +307,7 @@ class _Problem:
         never: BoolArray | None = None,
         always: BoolArray | None = None,
     ) -> IntervalSets:
-        """The solution sets; rows where the answer is known beforehand are given constants that lead to it."""
+        """Return the solution sets; ``never`` and ``always`` mark rows with a known answer, which get a matching constant."""
         rows, code = self._rows, RELATIONS[relation]
         c = self._q.copy()
         c[:, 0] -= level
@@ -331,12 +331,12 @@ class _Problem:
 
 
 def whole(relation: Relation) -> IntervalSets:
-    """Each row's whole range: half open, or its instant."""
+    """Return each row's whole range: half open, or its instant."""
     return _chosen(relation, np.ones(len(relation), bool))
 
 
 def _chosen(relation: Relation, mask: BoolArray) -> IntervalSets:
-    """The whole range of the rows of a mask, nothing of others."""
+    """Return the whole range of the rows in a mask, and empty sets for others."""
     ranges = full(relation.lo, np.where(mask, relation.hi, relation.lo))
     points = mask & relation.is_point
     return union(ranges, _instants(relation, points)) if points.any() else ranges
@@ -349,7 +349,7 @@ def _instants(relation: Relation, mask: BoolArray) -> IntervalSets:
 
 
 def _nested(certain: IntervalSets, model: IntervalSets, possible: IntervalSets | None) -> Truths:
-    """The three sets one inside the other, also where their ends are but roundings apart."""
+    """Nest the three sets, even where their ends differ only by rounding."""
     model = union(model, certain)
     return Truths(certain, model, model if possible is None else union(model, possible))
 
@@ -367,7 +367,7 @@ def _is_number(expression: Expression) -> bool:
 
 
 def _values_of(relation: Relation, side: Expression, per_group: bool) -> pa.Array | pa.Scalar:
-    """A column per group or row, or a scalar."""
+    """Return a column per group or row, or a scalar."""
     if isinstance(side, Constant):
         return pa.scalar(side.value)
     if isinstance(side, Instant):
@@ -378,13 +378,13 @@ def _values_of(relation: Relation, side: Expression, per_group: bool) -> pa.Arra
         column = relation.keys[names.index(side.name)]
         column = column if per_group else column.take(pa.array(relation.group))
     else:
-        relation.columns.role(side.name)  # names what there is, if this is not there
+        relation.columns.role(side.name)  # raises an error that lists the columns if this one is missing
         column = relation.unmodelled[side.name]
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _comparable(a: pa.DataType, b: pa.DataType) -> bool:
-    """Whether Arrow compares the two as a user means it: numbers with numbers, text with text, and so on."""
+    """Test whether Arrow compares two types as users expect: numbers with numbers, text with text, and so on."""
     kinds = (
         lambda t: pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t),
         lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),

@@ -1,12 +1,12 @@
-"""The model operator: tuples in, certified segments out, online and in one pass (semantics 2).
+"""Fit tuples to certified segments, online and in one pass (semantics 2).
 
-1 Transforms: a :class:`Fitter` takes batches of tuples, keys interleaved as they come, and gives back the segments
-  that are closed. It keeps the tuples of every key's open segment, at most ``LONGEST`` intervals a key, and works when
-  what is new outweighs what is kept, so a tuple is looked at a bounded number of times whatever the batches' size.
-2 Bounds: it is where certificates come from; the kernels measure them.
-3 Inverts: the bounds it is given are the end of every inversion.
-4 Revises: a late tuple is set aside with a reason; the segments it would touch are known by key and time.
-5 Accents: none reach it; they are applied to tuples before.
+1 Transforms: a :class:`Fitter` takes batches of tuples with interleaved keys and returns the segments that closed. It keeps the
+  tuples of every key's open segment, at most ``LONGEST`` intervals a key, and works once new tuples outnumber the kept ones, so
+  each tuple is processed a bounded number of times whatever the batch size.
+2 Bounds: certificates originate here; the kernels measure them.
+3 Inverts: every inversion ends at the bounds given here.
+4 Revises: a late tuple is set aside with a reason; key and time identify the segments that it would touch.
+5 Accents: applied to the tuples upstream; none arrive here.
 """
 
 from __future__ import annotations
@@ -61,32 +61,32 @@ from pulse.operators.fit.spec import FitSpec
 from pulse.operators.units.key_ends import Drops
 
 REASONS = {LATE: "late", NOT_A_NUMBER: "not finite"}
-_RESTLESS = 0.5  # of the tuples: kept attributes that change more often make a model of no use
-_CHUNK = 1 << 21  # rows worked on at a time: row groups as most writers make them go in one pass
+_VOLATILE = 0.5  # share of tuples: a model is useless where kept attributes change more often
+_CHUNK = 1 << 21  # rows per pass: enough for a row group of common Parquet writers
 
 
 class FitError(PulseError, ValueError):
-    """The data cannot be modelled as asked."""
+    """An error for data that cannot be modelled as requested."""
 
 
 @dataclass
 class FitCounts:
-    """What became of the tuples."""
+    """Counters of how the tuples were used."""
 
     tuples: int = 0
     late: int = 0
     not_finite: int = 0
-    superseded: int = 0  # another tuple of the same key and instant came after it
-    missed: int = 0  # segments that could not keep an asked bound
+    superseded: int = 0  # a later tuple has the same key and instant
+    missed: int = 0  # segments that exceed a requested bound
     truncated: int = 0  # times finer than a microsecond, rounded down
     first_not_finite: str | None = None
-    lacking: dict[str, int] = field(default_factory=dict)  # of those not finite: which attribute is no number
+    lacking: dict[str, int] = field(default_factory=dict)  # non-finite values by attribute
     changing: dict[str, int] = field(
         default_factory=dict
-    )  # tuples at which a kept attribute changes, where most do
+    )  # tuples at which a kept attribute changes, if most do
 
     def add(self, other: FitCounts) -> None:
-        """Add another's counts; the first offender stays the first."""
+        """Add another's counts; the first non-finite value stays the first."""
         self.tuples += other.tuples
         self.late += other.late
         self.not_finite += other.not_finite
@@ -100,7 +100,7 @@ class FitCounts:
 
 
 class Fitter:
-    """The running state of one fit. Picklable; feed it with :meth:`push`, end it with :meth:`finish`."""
+    """The running state of one fit; picklable. Feed it with :meth:`push`, end it with :meth:`finish`."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Fitter:
         self._grow()
 
     def push(self, table: pa.Table | pa.RecordBatch) -> SegmentBatch | None:
-        """Take tuples; the segments that closed, if any work was done."""
+        """Take tuples and return the segments that closed, or None if the batch was only buffered."""
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         check_columns(table.schema, self.spec.schema, "tuples")
@@ -142,23 +142,23 @@ class Fitter:
         return self._work(final=False) if self._pending_rows >= max(self._chunk_rows, kept) else None
 
     def finish(self) -> SegmentBatch:
-        """The rest: every open segment ends at its key's newest tuple."""
+        """End every open segment at its key's newest tuple and return the remaining segments."""
         return self._work(final=True)
 
     def take_aside(self) -> pa.Table | None:
-        """The tuples set aside since the last call, with their ``reason``."""
+        """Return the tuples set aside since the last call, with their ``reason``."""
         aside, self._aside = self._aside, []
         return pa.concat_tables(aside, promote_options="permissive") if aside else None
 
     def take_recorded(self) -> pa.Table | None:
-        """The tuples since the last call that the model is of, by key and time; for a fitter that was told to record them.
+        """Return the tuples modelled since the last call, by key and time; only for a fitter with ``record=True``.
 
-        All but those set aside; of values that are no number, those that make a hole are among both.
+        Rejected tuples are excluded; non-finite values that make a hole are both recorded and set aside.
         """
         recorded, self._recorded = self._recorded or [], None if self._recorded is None else []
         return pa.concat_tables(recorded, promote_options="permissive") if recorded else None
 
-    # -- one pass over what is there ------------------------------------------------------------------------
+    # -- one pass over the pending tuples -------------------------------------------------------------------
 
     def _work(self, *, final: bool) -> SegmentBatch:
         schema = self.spec.schema
@@ -215,17 +215,17 @@ class Fitter:
         alone = self.ends.count_runs(found, t, ids, self._has_kept, self._resumed)
         lone = np.flatnonzero(fitted.kind == POINT_SEGMENT)[
             alone
-        ]  # runs of their own: no integral before them
+        ]  # runs of their own: their integrals start at zero
         fitted.drift[lone], fitted.delta[lone] = 0.0, 0.0
         newest = np.column_stack([before, self._watermark[ids]])
-        self.ends.see(table, rows, t, v, found, offsets, ids, newest)
+        self.ends.observe(table, rows, t, v, found, offsets, ids, newest)
         self._keep(table, rows, fitted, found, offsets, ids)
         if final:
-            self.ends.settle(fitted, ids)
+            self.ends.set_integrals(fitted, ids)
         return self._segments(table, rows, t, fitted)
 
     def _without_undecided(self, table: pa.Table, kept: int) -> pa.Table:
-        """Put off the tuples that those of the next batch may take the place of; what is kept is none of them."""
+        """Defer the tuples that tuples of the next batch may supersede; kept tuples are never deferred."""
         schema = self.spec.schema
         v = values(table, schema)
         if np.isfinite(v).all():
@@ -238,7 +238,7 @@ class Fitter:
         waits, t = np.zeros(table.num_rows, dtype=bool), times(table, schema, kept)[0]
         waits[rows] = undecided(t[rows], v[:, rows], offsets, known)
         if waits.any():
-            first = int(np.argmin(np.isfinite(v).all(axis=0)))  # it may be one of those put off
+            first = int(np.argmin(np.isfinite(v).all(axis=0)))  # possibly a deferred one
             self._name_first(v[:, first], encoded.keys[encoded.codes[first]], int(t[first]))
             self._pending = [table.filter(pa.array(waits))]
             self._pending_rows = self._pending[0].num_rows
@@ -248,7 +248,7 @@ class Fitter:
     def _note(
         self, table: pa.Table, rows: Any, t: Any, v: Any, verdict: Any, encoded: Any, kept: int, finer: int
     ) -> None:
-        """Count what is new and set aside what has no place."""
+        """Count the new tuples and set aside those that cannot be used."""
         counts = self.counts
         counts.tuples += len(t) - kept
         counts.truncated += finer
@@ -269,7 +269,7 @@ class Fitter:
             self._aside.append(aside.append_column("reason", pa.array([reason] * len(where))))
 
     def _name_first(self, values: Any, key: tuple[object, ...], at: int) -> None:
-        """Name a tuple with a value that is no number, if it is the first one."""
+        """Record a tuple with a non-finite value for messages, if it is the first one."""
         if self.counts.first_not_finite is None:
             names = self.spec.schema.modelled_names
             bad = next(a for a in range(len(names)) if not np.isfinite(values[a]))
@@ -278,9 +278,9 @@ class Fitter:
             self.counts.first_not_finite = f"{names[bad]} = {values[bad]}{of} at {format_instant(at)}"
 
     def _note_changes(self, grouped: pa.Table, found: Intervals, offsets: Any, new: int) -> None:
-        """Count by kept attribute at how many of the new tuples it changes, if something ends most intervals."""
+        """Count by kept attribute the new tuples at which it changes, if changes end most intervals."""
         schema = self.spec.schema
-        if not schema.unmodelled or np.count_nonzero(found.flag == FRESH) <= _RESTLESS * new:
+        if not schema.unmodelled or np.count_nonzero(found.flag == FRESH) <= _VOLATILE * new:
             return
         within = np.ones(len(grouped), dtype=bool)
         within[offsets[:-1][offsets[:-1] < len(grouped)]] = False
@@ -292,7 +292,7 @@ class Fitter:
     def _record(
         self, table: pa.Table, rows: Any, t: Any, verdict: Any, offsets: Any, before: Any, kept: int
     ) -> None:
-        """Note the new tuples that count, by key and time; ``before``: each key's newest instant before this pass."""
+        """Record the new tuples that count, by key and time; ``before`` is each key's newest instant before this pass."""
         assert self._recorded is not None
         counts = (verdict == USED) | (verdict == SUPERSEDED)
         if self.spec.nonfinite == "hole":
@@ -306,15 +306,15 @@ class Fitter:
         ranks = key_ranks([plain(some.column(name)) for name in self.spec.schema.key_names], some.num_rows)
         order = np.lexsort(
             (times(some, self.spec.schema)[0], ranks)
-        )  # stable: among equal times as they came
+        )  # stable: equal times keep their order of arrival
         self._recorded.append(some.take(pa.array(order)))
 
     def _keep(
         self, table: pa.Table, rows: Any, fitted: Fitted, found: Intervals, offsets: Any, ids: Any
     ) -> None:
-        """Keep the tuples of open segments, and where those begin.
+        """Keep the tuples of open segments, and the state to resume these from.
 
-        Tuples that only repeat a step's value open and end no interval and are let go, so that what is kept is bounded.
+        Tuples that only repeat a step's value open and end no interval and are dropped, so the kept tuples are bounded.
         """
         self._resumed[ids] = False
         self._has_kept[ids] = False
@@ -372,7 +372,7 @@ class Fitter:
 
 
 def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys: Keys) -> Fitted:
-    """Fit intervals with the kernel of the asked degree; an error names the key and instant that defeat it."""
+    """Fit intervals with the kernel of the requested degree; an error names the key and instant that cannot be fitted."""
     steep = too_steep(t, v, found, spec, keys)
     if steep is not None:
         raise FitError(steep)
@@ -385,7 +385,7 @@ def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys:
             "float64 can hold in one second; scale the attribute down, or set such values aside"
         )
     if status not in (OK, BOUND_MISSED):
-        key, at = _defeated(t, found, fitted)
+        key, at = _uncovered(t, found, fitted)
         raise FitError(
             f"fit: key {keys[key]!r} after {format_instant(int(t[at]))}: piecewise constants cannot follow a sloping truth "
             'within the bound; use degree 1, or a bound with a floor ("0.05% or 0.001")'
@@ -394,13 +394,13 @@ def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys:
 
 
 def known(drift: Any) -> Any:
-    """Drifts as a column: null, unknown, where an integral is beyond what floats hold."""
+    """Return drifts as a column, null (unknown) where an integral exceeds float64."""
     finite = np.isfinite(drift)
     return drift if finite.all() else pa.array(drift, mask=~finite)
 
 
-def _defeated(t: Any, found: Intervals, fitted: Fitted) -> tuple[int, int]:
-    """The key and the tuple that open the first interval that no segment carries to its end."""
+def _uncovered(t: Any, found: Intervals, fitted: Fitted) -> tuple[int, int]:
+    """Return the key and opening tuple of the first interval that no segment covers to its end."""
     opener, ender, key = found.index[found.flag < POINT].T
     if not len(fitted.key):
         return (int(key[0]), int(opener[0])) if len(key) else (0, 0)
@@ -411,7 +411,7 @@ def _defeated(t: Any, found: Intervals, fitted: Fitted) -> tuple[int, int]:
 
 
 def models_of(fitted: Fitted, chosen: Any, a: int, spec: FitSpec) -> Any:
-    """Coefficients of attribute ``a``: of one width, or ragged where the degree was chosen per segment."""
+    """Return the coefficients of attribute ``a``: of one width, or ragged where the degree was chosen per segment."""
     coefficients = fitted.coefficients[chosen, a]
     if spec.degree != AUTO:
         return coefficients

@@ -1,14 +1,14 @@
-"""What one fitter saw at the ends of each key's stay: all it takes to stitch neighbouring work units together.
+"""Record what a fitter observes at both ends of each key, so that neighbouring work units can be stitched.
 
-Each is a point segment in a part of its own:
+Each observation is a point segment in a part of its own:
 
 ========== =======================================================================================
 FIRST      the first tuple
-LAST       the newest tuple, when no hole follows it; drift is the integrals' signed difference, err their weight
-LAST_APART the newest instant of anything, when a hole follows the newest tuple, which lies at its ``lo``
-TOUCHING   as LAST_APART, where the hole has no length yet: what is known lasts up to that instant; drift as for LAST
-HOLE       the first instant before FIRST at which a value that is no number made a hole; at its ``lo`` the newest such one
-SECOND     where the second hole-free run begins: integrals start anew there (semantics 1.5)
+LAST       the newest tuple if no hole follows; drift is the signed difference of the integrals, err their weight
+LAST_APART the newest instant observed, if a hole follows the newest tuple, which lies at its ``lo``
+TOUCHING   as LAST_APART, where the hole has no length yet: the truth is known up to that instant; drift as for LAST
+HOLE       the first instant before FIRST at which a non-finite value made a hole; the newest such instant at its ``lo``
+SECOND     the start of the second hole-free run: integrals restart there (semantics 1.5)
 ========== =======================================================================================
 """
 
@@ -40,7 +40,7 @@ _VALUES = ("_first_value", "_last_value", "_delta")
 
 
 class KeyEnds:
-    """Arrays by key id, plus one row per key with its key columns and newest unmodelled attributes."""
+    """The ends of all keys: arrays by key id, and one row per key with its key columns and newest unmodelled attributes."""
 
     _first_time: Any
     _last_time: Any
@@ -58,14 +58,14 @@ class KeyEnds:
             setattr(self, name, np.empty(0, dtype=np.int64))
         for name in _VALUES:
             setattr(self, name, np.empty((0, len(spec.schema.modelled))))
-        self._row = np.empty(0, dtype=np.int64)  # into _rows; -1: nothing was seen
+        self._row = np.empty(0, dtype=np.int64)  # into _rows; -1: nothing observed
         self._seen = np.empty(0, dtype=bool)  # a tuple, not only holes
-        self._open = np.empty(0, dtype=bool)  # nothing unknown follows the newest tuple
+        self._open = np.empty(0, dtype=bool)  # no hole follows the newest tuple
         self._lines = any(truth is Truth.LINEAR for _, truth in spec.schema.modelled)
         self._runs = np.empty(0, dtype=np.int64)  # begun so far
         self._rows: pa.Table | None = None
 
-    def see(
+    def observe(
         self,
         table: pa.Table,
         rows: Any,
@@ -76,9 +76,9 @@ class KeyEnds:
         ids: Any,
         newest: Any,
     ) -> None:
-        """Take note of a pass: ``t`` and ``v`` grouped by key, ``rows`` where they stand in ``table``.
+        """Record a pass: ``t`` and ``v`` are grouped by key, ``rows`` are their row numbers in ``table``.
 
-        ``newest[ids, 2]``: each key's newest instant before the pass and after it.
+        ``newest[ids, 2]`` holds each key's newest instant before and after the pass.
         """
         self._grow(int(ids.max(initial=-1)) + 1)
         verdict = found.verdict
@@ -91,7 +91,7 @@ class KeyEnds:
         fresh = ~self._seen[ids]
         holes = bool(hole_rows.any())
         if holes:
-            self._see_first_holes(hole_rows, t, offsets, ids, first, fresh, newest[:, 0])
+            self._observe_first_holes(hole_rows, t, offsets, ids, first, fresh, newest[:, 0])
         begins = seen & fresh
         self._first_time[ids[begins]] = t[first[begins]]
         self._first_value[ids[begins]] = v[:, first[begins]].T
@@ -102,34 +102,34 @@ class KeyEnds:
         self._seen[known] = True
         self._open[known] = True
         if holes:
-            # A hole counts when it is not late itself: no tuple after it, and no earlier time than the newest.
+            # A hole counts unless it is late itself: no tuple follows it, and its time is not before the newest.
             places, widths = np.arange(len(t)), np.diff(offsets)
             counts = hole_rows & (t >= np.repeat(t[last], widths)) & (places > np.repeat(last, widths))
             hole, _ = _first_and_last(counts, offsets)
             self._open[known] = (hole < 0)[seen]
             self._until[known] = self._known_until(t[last], t[hole])[seen]
-        self._see_rows(table, rows, first, last, hole_rows, offsets, ids)
+        self._observe_rows(table, rows, first, last, hole_rows, offsets, ids)
 
     def _known_until(self, newest: Any, hole: Any) -> Any:
-        """How long what the newest tuples say lasts where a hole follows them: lines end with the tuple, steps at the hole."""
+        """Return until when the newest tuples hold if a hole follows: lines end with the tuple, steps at the hole."""
         gap = self._spec.max_gap
         holds = np.zeros(len(newest), dtype=bool) if self._lines else np.ones(len(newest), dtype=bool)
         return np.where(holds if gap is None else holds & (hole - newest <= gap), hole, newest)
 
-    def _see_first_holes(
+    def _observe_first_holes(
         self, hole_rows: Any, t: Any, offsets: Any, ids: Any, first: Any, fresh: Any, newest: Any
     ) -> None:
-        """Holes before a key's first tuple."""
+        """Record holes before a key's first tuple."""
         before = np.arange(len(t)) < np.repeat(np.where(first < 0, len(t), first), np.diff(offsets))
         in_time = t >= np.repeat(newest, np.diff(offsets))
         hole, _ = _first_and_last(hole_rows & before & in_time, offsets)
         noted = fresh & (hole >= 0) & (self._hole_time[ids] == NO_TIME)
         self._hole_time[ids[noted]] = t[hole[noted]]
 
-    def _see_rows(
+    def _observe_rows(
         self, table: pa.Table, rows: Any, first: Any, last: Any, hole_rows: Any, offsets: Any, ids: Any
     ) -> None:
-        """One row per key with its columns: the newest tuple's, or a hole's while there is no tuple."""
+        """Keep one row of columns per key: the newest tuple's, or a hole's while there is no tuple."""
         hole, _ = _first_and_last(hole_rows, offsets)
         use = np.where(last >= 0, last, np.where(self._row[ids] < 0, hole, -1))
         known = ids[use >= 0]
@@ -148,20 +148,18 @@ class KeyEnds:
         self._row[known] = len(held) + np.arange(len(known))
 
     def count_runs(self, found: Intervals, t: Any, ids: Any, kept: Any, resumed: Any) -> Any:
-        """Note where each key's second run begins; tell which of the points found are runs of their own.
+        """Record where each key's second run begins, and return which of the points found are runs of their own.
 
-        ``kept``, ``resumed``: by key id, before this pass.
+        ``kept`` and ``resumed`` are by key id, before this pass.
         """
         self._grow(int(ids.max(initial=-1)) + 1)
         index, flag = found.index, found.flag
-        some = np.flatnonzero(
-            (flag == RUN) | (flag >= POINT)
-        )  # what goes on begins no run, and is nearly all
+        some = np.flatnonzero((flag == RUN) | (flag >= POINT))  # the others, nearly all, continue a run
         if not len(some):
             return np.zeros(0, dtype=bool)
         own, key = flag[some], index[some, 2]
         begins_key = (some == 0) | (key != index[some - 1, 2])
-        # A tuple alone is a run unless an interval of its own run has just brought us there.
+        # A lone tuple is a run unless an interval of its own run ends there.
         before = index[some - 1, 1]
         arrives = ~begins_key & (flag[some - 1] < POINT)
         arrives &= (t[before] == t[index[some, 0]]) & (found.verdict[before] != NOT_A_NUMBER)
@@ -177,12 +175,12 @@ class KeyEnds:
         return alone[own == POINT]
 
     def newest_tuples(self, ids: Any) -> Any:
-        """The instant of each key's newest tuple so far; NO_TIME where there is none."""
+        """Return the instant of each key's newest tuple so far, NO_TIME without one."""
         self._grow(int(ids.max(initial=-1)) + 1)
         return self._last_time[ids]
 
-    def settle(self, fitted: Fitted, ids: Any) -> None:
-        """After the last pass: how the integrals stand at each key's end."""
+    def set_integrals(self, fitted: Fitted, ids: Any) -> None:
+        """Store the difference of the integrals at each key's end, after the last pass."""
         closed = np.flatnonzero((fitted.kind == SEGMENT) | (fitted.kind == POINT_SEGMENT))
         self._delta[ids] = 0.0
         if not len(closed):
@@ -192,7 +190,7 @@ class KeyEnds:
         self._delta[ids[key[final]]] = fitted.delta[closed[final]]
 
     def parts(self) -> Iterator[tuple[SegmentBatch, int]]:
-        """What is to be told of the keys, as points with the code of their part; parts without rows are left out."""
+        """Yield the observations as points with their part's code, without empty parts."""
         nothing = np.zeros_like(self._last_value)
         last = np.where(self._open, self._last_time, np.maximum(self._last_time, self._newest))
         touching = ~self._open & (self._until == last)
@@ -247,7 +245,7 @@ class KeyEnds:
 
 
 def _first_and_last(mask: Any, offsets: Any) -> tuple[Any, Any]:
-    """Per group the index of the first and last row where the mask holds; -1 where it nowhere does."""
+    """Return per group the index of the first and last row where the mask holds, or -1."""
     groups = len(offsets) - 1
     if mask.all():
         some = offsets[1:] > offsets[:-1]

@@ -1,13 +1,13 @@
-"""Tuples kept as they are: every one a point segment, exact (semantics 1.2, 2.2). For streams defined only at their tuples.
+"""Keep tuples as exact point segments, for streams defined only at their tuples (semantics 1.2, 2.2).
 
-1 Transforms: a :class:`PointFitter` takes batches of tuples as a :class:`~pulse.operators.fit.fitter.Fitter` does and gives a
-  point for each. Tuples of one key and instant are all kept, as each counts in a window: the ``k``-th to arrive lies ``k``
-  femtoseconds after the instant, far within what the timeline tells apart, so that a table at rest has no two rows of one key at
-  one place and sampling takes the last of them (semantics 2.5).
+1 Transforms: a :class:`PointFitter` takes batches of tuples as a :class:`~pulse.operators.fit.fitter.Fitter` does and emits a
+  point per tuple. It keeps all tuples of a key and instant, as each counts in a window: the ``k``-th to arrive lies ``k``
+  femtoseconds after the instant, far below the timeline's resolution. A table at rest therefore has no two rows of a key at
+  one place, and sampling takes the last of them (semantics 2.5).
 2 Bounds: none: err is 0.
 3 Inverts: nothing can be tightened.
-4 Revises: a correction withdraws the points of its instant and puts them in anew; nothing else is touched.
-5 Accents: none reach it; they are applied to tuples before.
+4 Revises: a correction withdraws the points of its instant and inserts them again; nothing else changes.
+5 Accents: applied to the tuples upstream; none arrive here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pulse.operators.fit.spec import FitSpec
 from pulse.operators.units.key_ends import Drops
 
 APART = 1e-15
-"""Seconds from one tuple of an instant to the next: a million of them lie within the timeline's grain of a nanosecond."""
+"""Seconds between consecutive tuples of an instant: a million of them fit into the timeline's grain of a nanosecond."""
 
 
 def fitter_for(
@@ -37,13 +37,13 @@ def fitter_for(
     record: bool = False,
     drops: Drops | None = None,
 ) -> Fitter:
-    """The fitter of a spec: of points, or of ranges within bounds."""
+    """Create the fitter for a spec: of points, or of ranges within bounds."""
     kind = PointFitter if spec.schema.points else Fitter
     return kind(spec, watermarks=watermarks, record=record, drops=drops)
 
 
 class PointFitter(Fitter):
-    """The running state of keeping points: each key's newest instant, and how many tuples it has had there."""
+    """The running state of keeping points: each key's newest instant and its number of tuples there."""
 
     def __init__(self, spec: FitSpec, **options: Any) -> None:
         super().__init__(spec, **options)
@@ -67,7 +67,7 @@ class PointFitter(Fitter):
         before = self._watermark[ids]
         newest = before.copy()
         nothing = np.empty(0, dtype=np.int64)
-        # Silent at once after every tuple: what is left are the verdicts on late tuples and such as are no numbers.
+        # A hole after every tuple: all that remains are the verdicts on late and non-finite tuples.
         found = intervals(
             t, v, offsets, self.spec.truth, nothing, newest, max_gap=0, holes=self.spec.nonfinite == "hole"
         )
@@ -76,13 +76,15 @@ class PointFitter(Fitter):
         self._note(table, rows, t, v, found.verdict, encoded, 0, finer)
         if self._recorded is not None:
             self._record(table, rows, t, found.verdict, offsets, before, 0)
-        self.ends.see(table, rows, t, v, found, offsets, ids, np.column_stack([before, self._watermark[ids]]))
+        self.ends.observe(
+            table, rows, t, v, found, offsets, ids, np.column_stack([before, self._watermark[ids]])
+        )
         used = np.flatnonzero(found.verdict == USED)
         place = self._places(t[used], np.repeat(ids, np.diff(offsets))[used], ids, before)
         return self._points(table, rows[used], t[used], v[:, used], place)
 
     def _places(self, t: Any, key: Any, ids: Any, before: Any) -> Any:
-        """Which tuple of its key and instant each is, counted from 0 over all that came."""
+        """Return each tuple's rank among the tuples of its key and instant, counted from 0 over all batches."""
         same = np.zeros(len(t), dtype=bool)
         same[1:] = (t[1:] == t[:-1]) & (key[1:] == key[:-1])
         first = np.maximum.accumulate(np.where(same, 0, np.arange(len(t))))
@@ -113,7 +115,7 @@ class PointFitter(Fitter):
 
 
 def counted_anew(segments: SegmentBatch) -> SegmentBatch:
-    """Points by key and time, those of one instant apart from each other in the order in which they stand."""
+    """Sort points by key and time and offset those of one instant from each other, in their current order."""
     key, t = segments.key_ranks, segments.ref
     same = np.zeros(len(segments), dtype=bool)
     same[1:] = (key[1:] == key[:-1]) & (t[1:] == t[:-1])

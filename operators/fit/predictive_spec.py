@@ -1,14 +1,13 @@
-"""Models that reach into the future: what a tuple says of its key until a horizon (semantics 6.1; Pulse paper, II and IV).
+"""Build predictive models: a model per tuple that holds for its key until a horizon (semantics 6.1; Pulse paper, II and IV).
 
-1 Transforms: each tuple gives its key a candidate. A MODEL clause, ``x = x + v * t``, is expanded exactly into powers of the
-  elapsed time, with the tuple's own values as coefficients and ``t`` the seconds since the tuple. Without one a policy does:
-  ``hold`` keeps the last value, ``trend`` goes on along the line through about the last ``memory`` tuples (least squares with
-  weights that fade by the tuple, so that a tuple costs the same however many there were).
-2 Bounds: the stream's own, or what is allotted to its keys; validation (:mod:`pulse.kernels.validate.validate`) holds the model
-  to it.
-3 Inverts: the bounds it is given are the end of every inversion.
-4 Revises: a prediction that changes is a new model from its tuple on, and results follow (semantics 6.3).
-5 Accents: none reach it; they are applied to tuples before.
+1 Transforms: each tuple gives its key a candidate model. A MODEL clause, ``x = x + v * t``, expands exactly into powers of the
+  elapsed time, with the tuple's values as coefficients and ``t`` the seconds since the tuple. Without a clause a policy applies:
+  ``hold`` keeps the last value; ``trend`` continues the line through about the last ``memory`` tuples (least squares with
+  exponentially fading weights, so the cost per tuple is constant).
+2 Bounds: the stream's own, or those allotted to its keys; validation (:mod:`pulse.kernels.validate.validate`) enforces them.
+3 Inverts: every inversion ends at these bounds.
+4 Revises: a changed prediction is a new model from its tuple on, and results follow (semantics 6.3).
+5 Accents: applied to the tuples upstream; none arrive here.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ POLICIES = ("hold", "trend")
 _EXACT = 2.0**53
 
 Terms = dict[int, Any]
-"""A polynomial in the elapsed time: coefficient (a number, or an array with one per tuple) by power."""
+"""A polynomial in the elapsed time: power to coefficient (a number, or an array with one entry per tuple)."""
 
 
 class PredictSpecError(PulseError, ValueError):
-    """Predictions were asked for that cannot be made."""
+    """An error for a prediction specification that cannot be satisfied."""
 
 
 @dataclass(frozen=True)
 class PredictSpec:
-    """How the tuples of a stream become models.
+    """A specification of how a stream's tuples become models.
 
-    ``bounds`` holds one bound or None (anything goes) per modelled attribute, in order. ``models`` are (attribute, formula over
-    plain attribute names and the elapsed time); attributes without one follow ``policy``. ``horizon`` is in microseconds, and
-    so is ``max_gap``: a longer silence is a hole (semantics 2.3; None: none is); ``memory`` in tuples.
+    ``bounds`` holds one bound or None (unbounded) per modelled attribute, in order. ``models`` are (attribute, formula over plain
+    attribute names and the elapsed time); attributes without a formula follow ``policy``. ``horizon`` and ``max_gap`` are in
+    microseconds; a silence longer than ``max_gap`` is a hole (semantics 2.3; None: no silence is). ``memory`` is in tuples.
     """
 
     schema: StreamSchema
@@ -80,7 +79,17 @@ class PredictSpec:
         memory: int = 8,
         max_gap: Any = None,
     ) -> PredictSpec:
-        """A spec from what users write: a duration, and one bound for all attributes or a mapping by attribute.
+        """Build a spec from durations and bounds as users write them.
+
+        Parameters
+        ----------
+        schema : the stream's schema
+        horizon : how far a model reaches ahead, a duration
+        error : one bound for all attributes or a mapping by attribute, default None (unbounded)
+        models : formula by attribute, default none
+        policy : ``hold`` (default) or ``trend``, for attributes without a formula
+        memory : number of tuples a trend remembers, default 8
+        max_gap : longest silence that is not a hole, a duration, default None (no silence is a hole)
 
         >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         >>> PredictSpec.of(trades, horizon="1 min", error="1%").bounds
@@ -106,8 +115,8 @@ class PredictSpec:
             )
         if self.max_gap is not None and self.max_gap < self.horizon:
             raise PredictSpecError(
-                f"max_gap: expected the horizon, {self.horizon / 1e6:.6g} s, or more, got {self.max_gap / 1e6:.6g} s; what is "
-                "predicted within the horizon would lie in a hole"
+                f"max_gap: expected the horizon, {self.horizon / 1e6:.6g} s, or more, got {self.max_gap / 1e6:.6g} s; "
+                "predictions within the horizon would fall in a hole"
             )
         if self.policy not in POLICIES:
             raise PredictSpecError(f"policy: expected one of {', '.join(POLICIES)}, got {self.policy!r}")
@@ -126,29 +135,29 @@ class PredictSpec:
                 raise PredictSpecError(f"MODEL: '{name}' is modelled twice")
             for column in sorted(columns_of(formula) - set(numeric)):
                 raise unknown_column(column, numeric, f"MODEL {name} = {formula}")
-        self._powers  # noqa: B018  # a formula that is no polynomial is refused here, not at the first tuple
+        self._powers  # noqa: B018  # rejects a non-polynomial formula now instead of at the first tuple
 
     @cached_property
     def _powers(self) -> dict[str, tuple[int, ...]]:
-        """The powers of the elapsed time that occur in each formula."""
+        """Return the powers of the elapsed time in each formula."""
         nothing = dict.fromkeys(self.schema.names, np.zeros(0))
         return {name: tuple(expand(formula, nothing, name)) for name, formula in self.models}
 
     @property
     def coefficients(self) -> tuple[str, ...]:
-        """Attributes that formulas use and that are not modelled themselves, in order."""
+        """Return the attributes that formulas use and that are not themselves modelled, in order."""
         used = set().union(*(columns_of(formula) for _, formula in self.models))
         return tuple(name for name in self.schema.names if name in used - set(self.schema.modelled_names))
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """Unmodelled attributes whose change ends a model (semantics 1.3): those that are no coefficients of one."""
+        """Return the unmodelled attributes that no formula uses; a change of one ends a model (semantics 1.3)."""
         used = self.coefficients
         return tuple(name for name in self.schema.unmodelled_names if name not in used)
 
     @cached_property
     def width(self) -> int:
-        """Coefficients per model. Two at least where a truth may slope: what is known of the past is then a line."""
+        """Return the number of coefficients per model; at least two where a truth may slope, as its past is then a line."""
         sloping = self._fitted or any(truth is not Truth.STEP for _, truth in self.schema.modelled)
         return max([2 if sloping else 1, *(1 + max(powers, default=0) for powers in self._powers.values())])
 
@@ -158,15 +167,15 @@ class PredictSpec:
 
     @property
     def limits(self) -> FloatArray:
-        """The stream's own bounds as the kernel knows them: share of the truth and floor, ``[A, 2]``."""
+        """Return the stream's own bounds as a kernel array ``[A, 2]``: share of the truth and floor."""
         return np.array([_share_and_floor(bound) for bound in self.bounds])
 
 
 class Candidates(NamedTuple):
-    """The models that tuples would start: ``columns[F, n]``, the modelled attributes first, and ``rules[A, 2 + K]``.
+    """A batch of candidate models: ``columns[F, n]``, the modelled attributes first, and ``rules[A, 2 + K]``.
 
-    Coefficient ``j`` of attribute ``a`` is row ``rules[a, 2 + j]`` of ``columns`` (-1: zero): formulas mostly name columns, which
-    are then used as they are. ``rules[a, :2]`` are the truth and, for a fitted line, its memory.
+    Coefficient ``j`` of attribute ``a`` is row ``rules[a, 2 + j]`` of ``columns`` (-1: zero). Formulas mostly name columns, which
+    are then used without a copy. ``rules[a, :2]`` are the truth and, for a fitted line, its memory.
     """
 
     columns: FloatArray
@@ -174,9 +183,9 @@ class Candidates(NamedTuple):
 
 
 def candidates(spec: PredictSpec, columns: Mapping[str, FloatArray]) -> Candidates:
-    """What each of the tuples with these numeric attributes would start. (A fitted line takes the key's history, too.)
+    """Compute the model that each tuple would start from these numeric attributes.
 
-    Values that are not finite, and what formulas make of them, come out as not finite: validation sets such tuples aside.
+    A fitted line also uses the key's history. Non-finite values propagate to the result; validation rejects such tuples.
     """
     names, n = spec.schema.modelled_names, len(next(iter(columns.values())))
     rows: list[Any] = [columns[name] for name in names]
@@ -201,14 +210,14 @@ def candidates(spec: PredictSpec, columns: Mapping[str, FloatArray]) -> Candidat
 
 
 def coefficients_of(made: Candidates) -> FloatArray:
-    """The candidates' coefficients one by one: ``[n, A, K]``."""
+    """Gather the candidates' coefficients as one array ``[n, A, K]``."""
     columns = np.vstack([made.columns, np.zeros(made.columns.shape[1])])  # row -1: zeros
     taken: FloatArray = np.moveaxis(columns[made.rules[:, 2:]], 2, 0)
     return taken
 
 
 def expand(expression: Expression, columns: Mapping[str, Any], name: str) -> Terms:
-    """A formula as powers of the elapsed time; ``name`` is the attribute it is for.
+    """Expand a formula for attribute ``name`` into powers of the elapsed time.
 
     >>> x, v = np.array([5.0]), np.array([2.0])
     >>> formula = Arithmetic("+", Column("x"), Arithmetic("*", Column("v"), Elapsed()))
@@ -250,8 +259,8 @@ def _expand(expression: Expression, columns: Mapping[str, Any], name: str) -> Te
             if all(max(operand, default=0) == 0 for operand in operands):
                 return {0: _FUNCTIONS[function](*(operand.get(0, 0.0) for operand in operands))}
     raise PredictSpecError(
-        f"MODEL {name}: '{expression}' is no polynomial in t; models are made of attributes, numbers and t with "
-        "+, -, *, whole powers, and division and functions of what does not depend on t"
+        f"MODEL {name}: '{expression}' is not a polynomial in t; models consist of attributes, numbers and t with "
+        "+, -, *, whole powers, and division by and functions of terms without t"
     )
 
 
@@ -278,7 +287,7 @@ def _product(a: Terms, b: Terms) -> Terms:
     out: Terms = {}
     for i, x in a.items():
         for j, y in b.items():
-            # A factor 1 is left out, so that a column stays the column it is.
+            # Skip a factor 1, so that a column is not copied.
             term = (
                 y if isinstance(x, float) and x == 1.0 else x if isinstance(y, float) and y == 1.0 else x * y
             )
@@ -299,14 +308,14 @@ def _power(base: Terms, power: int, expression: Expression, name: str) -> Terms:
 
 def _quotient(a: Terms, b: Terms, expression: Expression, name: str) -> Terms:
     if max(b, default=0) > 0:
-        raise PredictSpecError(f"MODEL {name}: '{expression}' divides by t, which is no polynomial")
+        raise PredictSpecError(f"MODEL {name}: '{expression}' divides by t, so it is not a polynomial")
     if not b:
         raise PredictSpecError(f"MODEL {name}: '{expression}' divides by zero")
     return {power: term / b[0] for power, term in a.items()}
 
 
 def numbers(column: pa.ChunkedArray | pa.Array, name: str) -> FloatArray:
-    """A numeric column as floats; nulls, and whole numbers that no double holds exactly, become NaN."""
+    """Convert a numeric column to floats; nulls, and integers that float64 cannot hold exactly, become NaN."""
     type_ = column.type
     if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
         raise ColumnTypeError(f"tuples, column '{name}': expected numbers, got {type_}")
@@ -326,4 +335,4 @@ def _share_and_floor(bound: ErrorBound | None) -> tuple[float, float]:
             return percent / 100.0, 0.0
         case RelativeWithFloor(percent, floor):
             return percent / 100.0, floor
-    raise PredictSpecError(f"error bound: {bound!r} is of no known kind")
+    raise PredictSpecError(f"error bound: expected an absolute or relative bound, got {bound!r}")

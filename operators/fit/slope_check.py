@@ -1,8 +1,8 @@
-"""How many constants a sloping truth takes, before any is made: what would end as a refusal, or as far more segments than tuples.
+"""Estimate how many constants a sloping truth needs, and reject a fit that would fail or yield far more segments than tuples.
 
-A constant within ``e`` of a line covers ``2 e`` of its rise. With a bound ``e(y) = max(p |y|, f)`` on the value a line from
-``y0`` to ``y1`` takes ``∫ dy / (2 e(y))`` of them: without end where ``e`` is zero and the line is not level. A bound ``d`` on
-the integral takes parts of ``sqrt(8 d / slope)`` seconds.
+A constant within ``e`` of a line covers ``2 e`` of its rise. With a bound ``e(y) = max(p |y|, f)`` on the value, a line from
+``y0`` to ``y1`` needs ``∫ dy / (2 e(y))`` constants: infinitely many where ``e`` is zero and the line is not level. A bound
+``d`` on the integral needs parts of ``sqrt(8 d / slope)`` seconds.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from pulse.kernels.fit.truth_intervals import POINT, Intervals
 from pulse.operators.fit.spec import FitSpec
 
 MOST_OF_ONE = 10_000
-"""Constants between two tuples: more follow the slope in name only."""
+"""Most constants allowed between two tuples; more would not be a useful approximation."""
 
 MOST_PER_TUPLE = 64
-"""Constants for each tuple, on average over those that are fitted together."""
+"""Most constants allowed per tuple, on average over the tuples fitted together."""
 
 
 class Keys(Protocol):
-    """Keys by their number."""
+    """A lookup of keys by number."""
 
     def __getitem__(self, i: int, /) -> tuple[object, ...]:
-        """One of them."""
+        """Return the key with number ``i``."""
 
 
 def too_steep(t: Any, v: Any, found: Intervals, spec: FitSpec, keys: Keys) -> str | None:
-    """What is wrong with constants (degree 0) for a ``linear`` truth that is too steep for its bounds: it names the steepest
-    line. None where nothing is."""
+    """Return an error message if constants (degree 0) cannot follow a ``linear`` truth within its bounds, else None.
+
+    The message names the steepest line.
+    """
     straight = [a for a, (_, truth) in enumerate(spec.schema.modelled) if truth is Truth.LINEAR]
     index = found.index[found.flag < POINT]
     if spec.degree != 0 or not straight or not len(index):
@@ -64,7 +66,7 @@ def too_steep(t: Any, v: Any, found: Intervals, spec: FitSpec, keys: Keys) -> st
 
 
 def constants_between(y0: FloatArray, y1: FloatArray, share: float, floor: float) -> FloatArray:
-    """How many constants within ``max(share |y|, floor)`` lines from ``y0`` to ``y1`` take, about; 0 where one is level.
+    """Estimate how many constants within ``max(share |y|, floor)`` the lines from ``y0`` to ``y1`` need; 0 for a level line.
 
     >>> constants_between(np.array([0.0, 5.0]), np.array([10.0, 5.0]), 0.0, 0.5).tolist()
     [10.0, 0.0]
@@ -73,7 +75,7 @@ def constants_between(y0: FloatArray, y1: FloatArray, share: float, floor: float
     """
     level = y0 == y1
     if share >= 1.0:
-        return np.zeros(len(y0))  # zero is within its own size of everything
+        return np.zeros(len(y0))  # the constant zero lies within |y| of every y
     with np.errstate(divide="ignore", invalid="ignore"):
         if share == 0.0:
             return np.where(level, 0.0, np.abs(y1 - y0) / (2.0 * floor))
@@ -83,7 +85,7 @@ def constants_between(y0: FloatArray, y1: FloatArray, share: float, floor: float
             return np.where(
                 level, 0.0, np.where(away, np.abs(np.log(y1 / np.where(away, y0, 1.0))) / ratio, np.inf)
             )
-        turn = floor / share  # where the bound begins to grow
+        turn = floor / share  # the magnitude from which the bound grows
         a, b = (
             np.clip(y, -turn, turn) / (2.0 * floor)
             + np.sign(y) * np.log(np.maximum(np.abs(y) / turn, 1.0)) / ratio

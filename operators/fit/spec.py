@@ -1,4 +1,4 @@
-"""What a fit is asked for: the stream, the bounds, the degree, and what counts as a hole (semantics 2)."""
+"""Specify a fit: the stream, the bounds, the degree and the definition of a hole (semantics 2)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ HIGHEST_DEGREE = 5
 
 
 class FitSpecError(PulseError, ValueError):
-    """A fit was asked for that cannot be made."""
+    """An error for a fit specification that cannot be satisfied."""
 
 
 @dataclass(frozen=True)
 class FitSpec:
-    """How to model a stream. ``error`` and ``drift`` hold one bound or None per modelled attribute, in the schema's order."""
+    """A specification of how to model a stream.
+
+    ``error`` and ``drift`` hold one bound or None per modelled attribute, in the schema's order.
+    """
 
     schema: StreamSchema
     error: tuple[ErrorBound | None, ...]
@@ -45,12 +48,21 @@ class FitSpec:
         max_gap: int | None = None,
         nonfinite: str = "reject",
     ) -> FitSpec:
-        """A spec from bounds as users write them: one for all attributes, or a mapping by attribute.
+        """Build a spec from bounds as users write them.
 
-        Without a ``degree`` bounds on integrals are met by constants or lines per segment (``auto``): while nothing happens a
-        constant stays one, so that averages over it differ by nothing. Everything else is lines, and so is a ``linear`` truth
-        with bounds on both: a constant on a slope may leave a difference of integrals that the next segment cannot lose within
-        the bound on the value.
+        Without a ``degree``, bounds on integrals are met by constants or lines per segment (``auto``): a flat stretch stays a
+        constant, so averages over it do not change. Everything else uses lines. So does a ``linear`` truth with bounds on both
+        value and integral: a constant on a slope can leave a difference of integrals that the next segment cannot compensate
+        within the bound on the value.
+
+        Parameters
+        ----------
+        schema : the stream's schema
+        error : bound on the value, one for all attributes or a mapping by attribute, default None
+        drift : bound on the integral, in the same form, default None
+        degree : 0 to 5 or ``auto``, default as above
+        max_gap : longest silence that is not a hole, microseconds, default None (no silence is a hole)
+        nonfinite : ``reject`` (default) or ``hole``: how non-finite values are treated
 
         >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         >>> FitSpec.of(trades, error="0.05%").error
@@ -71,9 +83,9 @@ class FitSpec:
         )
 
     @classmethod
-    def _of_points(cls, schema: StreamSchema, asked: tuple[Any, ...], nonfinite: str) -> FitSpec:
-        """Tuples as they are: exact, so nothing can be asked for."""
-        if any(one is not None for one in asked):
+    def _of_points(cls, schema: StreamSchema, options: tuple[Any, ...], nonfinite: str) -> FitSpec:
+        """Build the spec of a stream of points, which are exact and take no options."""
+        if any(one is not None for one in options):
             raise FitSpecError(
                 "fit: points are the tuples themselves, exact and with silence between them; leave out error, drift, degree "
                 "and max_gap, or model the samples within a bound without points"
@@ -101,17 +113,17 @@ class FitSpec:
 
     @property
     def truth(self) -> npt.NDArray[np.int64]:
-        """The attributes' truths as the kernels know them."""
+        """Return the attributes' truths as kernel codes."""
         return np.array([TRUTHS[truth.value] for _, truth in self.schema.modelled], dtype=np.int64)
 
     @property
     def bounds(self) -> npt.NDArray[np.float64]:
-        """The asked bounds as the kernels know them: ``[A, 4]``."""
+        """Return the requested bounds as a kernel array ``[A, 4]``."""
         rows = [(*_pair(error), *_pair(drift)) for error, drift in zip(self.error, self.drift, strict=True)]
         return np.array(rows, dtype=np.float64)
 
     def to_json(self) -> dict[str, Any]:
-        """For a manifest."""
+        """Encode the spec for a manifest."""
         names = self.schema.modelled_names
         return {
             "error": {name: None if b is None else str(b) for name, b in zip(names, self.error, strict=True)},
@@ -125,7 +137,7 @@ class FitSpec:
 def _default_degree(
     schema: StreamSchema, errors: tuple[ErrorBound | None, ...], drifts: tuple[ErrorBound | None, ...]
 ) -> int | str:
-    """The degree where none is asked for."""
+    """Choose the degree where the user gives none."""
     if all(drift is None for drift in drifts):
         return 1
     both = (
@@ -136,7 +148,7 @@ def _default_degree(
 
 
 def _pair(bound: ErrorBound | None) -> tuple[float, float]:
-    """Share of the truth and floor."""
+    """Return the bound as (share of the truth, floor)."""
     match bound:
         case None:
             return NOT_ASKED, NOT_ASKED
@@ -146,7 +158,7 @@ def _pair(bound: ErrorBound | None) -> tuple[float, float]:
             return percent / 100.0, 0.0
         case RelativeWithFloor(percent, floor):
             return percent / 100.0, floor
-    raise BoundError(f"error bound: {bound!r} is of no known kind")
+    raise BoundError(f"error bound: expected an absolute or relative bound, got {bound!r}")
 
 
 def _per_attribute(given: Any, schema: StreamSchema, what: str) -> tuple[ErrorBound | None, ...]:
@@ -164,7 +176,7 @@ def _per_attribute(given: Any, schema: StreamSchema, what: str) -> tuple[ErrorBo
 def _degree(degree: int | str) -> int:
     if degree == "auto":
         return AUTO
-    text = "" if isinstance(degree, bool) else str(degree)  # True is no degree
+    text = "" if isinstance(degree, bool) else str(degree)  # True is not a degree
     if not (text.isascii() and text.isdigit() and int(text) <= HIGHEST_DEGREE):
         raise FitSpecError(f"degree: expected 0 to {HIGHEST_DEGREE} or 'auto', got {degree!r}")
     return int(text)

@@ -1,4 +1,4 @@
-"""Stitching work units: what lies between one unit's newest tuple of a key and the next unit's first.
+"""Stitch work units: fit the truth between a unit's newest tuple of a key and the next unit's first.
 
 Every unit fits its own tuples, so between two units of a key one interval of the truth is missing. It is fitted
 like any other (a cut may add segment boundaries, and nothing else)::
@@ -7,12 +7,12 @@ like any other (a cut may add segment boundaries, and nothing else)::
     joint                    |-----|      x  its first tuple in the next one
     unit 1                         x---|--------|--o
 
-Integrals go on from unit to unit: the drift of a unit's segments counts from the unit's own start, to which the
-difference that was there before is added. A fit ends with that difference as small as it can, and the joint takes
-up what is left, so it does not pile up.
+Integrals continue from unit to unit: the drift of a unit's segments counts from the unit's own start, and stitching adds
+the difference accumulated before. A fit ends with that difference as small as it can, and the joint compensates the rest, so it
+does not grow.
 
-A part is a table with the columns of a segment batch and ``_unit`` (order of arrival) and ``_part``: SEGMENTS, or one of
-those that tell of a key's ends (:mod:`pulse.operators.fit.key_boundaries`).
+A part is a table with the columns of a segment batch and ``_unit`` (order of arrival) and ``_part``: SEGMENTS, or a code
+for a key's ends (:mod:`pulse.operators.fit.key_boundaries`).
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _NONE = -1
 
 
 def part_table(batch: SegmentBatch, unit: int, part: int) -> pa.Table:
-    """A batch as a part."""
+    """Convert a batch to a part."""
     table = pa.Table.from_batches([batch.to_arrow()])
     table = table.append_column(UNIT, pa.repeat(pa.scalar(unit, pa.int64()), len(batch)))
     return table.append_column(PART, pa.repeat(pa.scalar(part, pa.int8()), len(batch)))
 
 
 class Stitched(NamedTuple):
-    """``segments`` at rest, sorted by key and time.
+    """The result of stitching: ``segments`` at rest, sorted by key and time.
 
-    ``closing`` says which of them are points that end a key: they go when the key goes on. ``ends`` is each key's newest
-    tuple as a part; ``missed`` counts segments that only here do not keep an asked bound, ``superseded`` the newest tuples of
-    units at whose instant a later unit has another one of their key.
+    ``closing`` marks the points that end a key; they are removed when the key continues. ``ends`` holds each key's newest tuple
+    as a part. ``missed`` counts segments that exceed a requested bound only after stitching, ``superseded`` the newest tuples of
+    units at whose instant a later unit has another tuple of their key.
     """
 
     segments: SegmentBatch
@@ -66,7 +66,7 @@ class Stitched(NamedTuple):
 
 
 class LateUnits(NamedTuple):
-    """Visits that begin before an earlier unit of their key ended: tuples before the ``watermark`` are late."""
+    """The visits that begin before an earlier unit of their key ended: tuples before the ``watermark`` are late."""
 
     keys: pa.Table
     unit: Any
@@ -74,9 +74,9 @@ class LateUnits(NamedTuple):
 
 
 def stitch(parts: pa.Table, spec: FitSpec, drops: Drops | None = None) -> Stitched | LateUnits:
-    """All parts of some keys, made one; or which units must be fitted again with a watermark first.
+    """Stitch all parts of some keys, or return which units must first be fitted again with a watermark.
 
-    ``drops``: where attributes are dropped, as the units' fitters know it.
+    ``drops`` holds the instants at which attributes are dropped, as given to the units' fitters.
     """
     columns = [parts.column(name).combine_chunks() for name in spec.schema.key_names]
     ranks = key_ranks(columns, parts.num_rows)
@@ -89,7 +89,7 @@ def stitch(parts: pa.Table, spec: FitSpec, drops: Drops | None = None) -> Stitch
     late = visits.late()
     if late is not None:
         return late
-    visits.take_holes_on()
+    visits.merge_hole_visits()
     visits.find_joints(drops)
     if spec.schema.points:
         return _stitched_points(visits, ranks[order])
@@ -99,9 +99,9 @@ def stitch(parts: pa.Table, spec: FitSpec, drops: Drops | None = None) -> Stitch
 
 
 def _stitched_points(visits: _Visits, ranks: Any) -> Stitched:
-    """Tuples kept as points have nothing between them; those of one instant are counted over all units.
+    """Stitch points: nothing lies between them, and those of one instant are numbered over all units.
 
-    All points of a key's newest instant are closing ones: a fit that goes on counts on from them.
+    All points of a key's newest instant are closing ones: a fit that continues numbers on from them.
     """
     batch, rows = visits.batch, visits.rows
     segments = counted_anew(
@@ -110,12 +110,12 @@ def _stitched_points(visits: _Visits, ranks: Any) -> Stitched:
     key, t = segments.key_ranks, segments.ref
     last = np.flatnonzero(np.append(np.diff(key) != 0, True)[: len(segments)])
     newest = t[last][np.searchsorted(last, np.arange(len(segments)))]
-    visits.begin_nothing()
+    visits.reset_integrals()
     return Stitched(segments, t == newest, visits.ends())
 
 
 class _Visits:
-    """A visit is one key's stay in one unit; visits of a key stand in the units' order."""
+    """The visits of some parts: a visit is one key's rows in one unit; a key's visits follow the units' order."""
 
     def __init__(self, batch: SegmentBatch, ranks: Any, unit: Any, part: Any, spec: FitSpec) -> None:
         self.batch, self.spec = batch, spec
@@ -144,13 +144,13 @@ class _Visits:
         rows[self.visit[mask]] = np.flatnonzero(mask)
         return rows
 
-    def take_holes_on(self) -> None:
-        """Let visits of nothing but holes be part of the next one of their key: what comes there may take a hole's place."""
+    def merge_hole_visits(self) -> None:
+        """Merge visits that hold only holes into the key's next visit, whose tuples may supersede a hole."""
         next_is = np.append(self.key[1:] == self.key[:-1], False)[: self.count]
         gone = (self.first == _NONE) & (self.hole != _NONE) & next_is
         if not gone.any():
             return
-        for one in np.flatnonzero(gone):  # in order of time: the earliest of several holes is that of all
+        for one in np.flatnonzero(gone):  # in time order, so the earliest of several holes counts
             self.hole[one + 1] = self.hole[one]
         kept = ~gone
         self.visit = (np.cumsum(kept) - kept)[self.visit]
@@ -159,10 +159,10 @@ class _Visits:
         self.count = int(kept.sum())
 
     def find_joints(self, drops: Drops | None) -> None:
-        """Which visits go on into the next one of their key, and how long after.
+        """Find the visits that continue into the next one of their key, and the gap between them.
 
-        Where a hole opens the next visit, steps hold until then, and nothing goes on. A hole that a number of its own instant
-        follows is none, but for lines that would have to arrive there.
+        Where a hole opens the next visit, steps hold until then and nothing continues. A number at the instant of a hole cancels
+        the hole, except for lines, which would have to arrive there.
         """
         self.goes_on, self.holds = np.zeros(self.count, dtype=bool), np.zeros(self.count, dtype=bool)
         self.gap = np.zeros(self.count, dtype=np.int64)
@@ -181,13 +181,13 @@ class _Visits:
         self.gap[here] = gap
 
     def _dropped(self, visits: Any, drops: Drops) -> Any:
-        """When an attribute of each visit's newest tuple is dropped."""
+        """Return when an attribute of each visit's newest tuple is dropped."""
         rows = self.last[visits]
         table = pa.Table.from_batches([self.batch.to_arrow()])
         return drops.after(table, rows, self.batch.ref[rows])
 
     def _refs(self, rows: Any) -> Any:
-        """Instants of rows; the end of time where there is none."""
+        """Return the instants of rows, the end of time for no row."""
         never = np.iinfo(np.int64).max
         return (
             np.where(rows == _NONE, never, self.batch.ref[rows])
@@ -196,11 +196,11 @@ class _Visits:
         )
 
     def unit_of(self, rows: Any) -> Any:
-        """The unit of each row."""
+        """Return the unit of each row."""
         return self.unit[self.visit[rows]]
 
-    def begin_nothing(self) -> None:
-        """No difference of integrals that a visit begins with, nor weight that it carries, for rounding; no joints."""
+    def reset_integrals(self) -> None:
+        """Reset the carried integrals and rounding weights to zero, without joints."""
         batch, names = self.batch, self.spec.schema.modelled_names
         self.begin = np.zeros((self.count, len(names)))
         self.weight = np.zeros_like(self.begin)
@@ -214,8 +214,8 @@ class _Visits:
         self.own = np.column_stack([np.asarray(batch.drift(name).filled(0.0)) for name in names])
 
     def join(self) -> None:
-        """Fit the joints, wave by wave: every key's first joint, then every second one, as each hands its drift on."""
-        self.begin_nothing()
+        """Fit the joints in waves: every key's first joint, then every second, as each passes its drift on."""
+        self.reset_integrals()
         own, own_weight = self.own, self.own_weights
         nth = np.arange(self.count) - np.maximum.accumulate(
             np.where(np.append(True, np.diff(self.key) != 0)[: self.count], np.arange(self.count), 0)
@@ -237,12 +237,12 @@ class _Visits:
 
     @cached_property
     def own_weights(self) -> Any:
-        """Per visit and attribute the integral of the magnitudes, as rounding counts it; nothing where all is exact."""
+        """Return per visit and attribute the integral of the magnitudes that rounding counts; zero where all is exact."""
         batch, rows = self.batch, self.rows
         visit = self.visit[rows]
         weight = np.zeros_like(self.begin)
         for a, (name, truth) in enumerate(self.spec.schema.modelled):
-            with np.errstate(over="ignore"):  # beyond floats: unknown
+            with np.errstate(over="ignore"):  # overflow means unknown
                 weight_of_row = _magnitudes(batch, name)[rows] * (batch.hi[rows] - batch.lo[rows]) + LEAST
             inexact = (batch.err(name)[rows] > 0) | (self.own[rows, a] > 0)
             inexact_rows = np.bincount(visit[inexact], minlength=self.count)
@@ -250,13 +250,13 @@ class _Visits:
             weight[inexact_rows == 0, a] = 0.0
             if truth is not Truth.SAMPLES:
                 unknown = np.ma.getmaskarray(batch.drift(name))[rows]
-                weight[visit[unknown], a] = np.inf  # so is what goes on from it
+                weight[visit[unknown], a] = np.inf  # everything that continues from it is unknown, too
             handing = self.is_open | self.touches
-            weight[handing, a] += batch.err(name)[self.last[handing]]  # what a stored model hands on
+            weight[handing, a] += batch.err(name)[self.last[handing]]  # inherited from a stored model
         return weight
 
     def _fit_joints(self, visits: Any, delta: Any, weight: Any) -> tuple[SegmentBatch, Any, Any]:
-        """Segments of the truth between two tuples per visit; the differences of the integrals and the weights after them."""
+        """Fit the truth between the two tuples of each visit; return the segments, integral differences and weights."""
         batch, spec, n = self.batch, self.spec, len(visits)
         after = np.where(self.holds[visits], self.hole[visits + 1], self.first[visits + 1])
         ends = np.column_stack([self.last[visits], after]).ravel()
@@ -265,7 +265,7 @@ class _Visits:
         v = np.ascontiguousarray([batch.coefficients(name)[ends, 0] for name in spec.schema.modelled_names])
         offsets = np.arange(0, 2 * n + 1, 2)
         nothing, watermark = np.zeros(0, dtype=np.int64), np.full(n, NO_TIME, dtype=np.int64)
-        # The tuple at the end counts as another even when it repeats the value, so that the truth between them is an interval.
+        # The last tuple counts as another even when it repeats the value, so that the truth between them is an interval.
         found = intervals(t, v, offsets, spec.truth, nothing, watermark, resumed=np.ones(n, dtype=bool))
         resume = np.zeros((n, 1 + 2 * len(spec.schema.modelled)))
         resume[:, 1::2], resume[:, 2::2] = delta, weight
@@ -302,7 +302,7 @@ class _Visits:
         return joint, fitted.delta[final], weight
 
     def late(self) -> LateUnits | None:
-        """Visits that begin before the newest tuple of the visits before them."""
+        """Return the visits that begin before the newest tuple of earlier visits, or None."""
         never = np.iinfo(np.int64).max
         begins, hole = self._refs(self.first), self._refs(self.hole)
         seen = np.where(self.last == _NONE, NO_TIME, self._refs(self.last))
@@ -318,20 +318,20 @@ class _Visits:
         return LateUnits(keys, self.unit[late], newest[late])
 
     def superseded(self) -> int:
-        """How many visits begin at the very instant of the newest tuple before them; within visits fitters count."""
+        """Count the visits that begin at the instant of the newest tuple before them; fitters count within visits."""
         newest = np.where(self.last == _NONE, NO_TIME, self._refs(self.last) + self._apart(self.last))
         begin = self._refs(self.first)
         return int(np.count_nonzero((self.first != _NONE) & (begin == _running_max_before(newest, self.key))))
 
     def _apart(self, rows: Any) -> Any:
-        """How long after the instants of these rows their tuples lie, in microseconds: before them, where holes came after."""
+        """Return the microseconds from these rows' instants to their tuples: negative where holes came after."""
         return np.round(self.batch.lo[rows] * 1e6).astype(np.int64) if len(self.batch) else 0
 
     def ends(self) -> pa.Table:
-        """Each key's newest tuple over all its visits, with the difference of the integrals that stands there, as a part."""
+        """Return each key's newest tuple over all its visits with the difference of the integrals there, as a part."""
         last = np.maximum.accumulate(np.where(self.last == _NONE, _NONE, np.arange(self.count)))
         final = np.flatnonzero(np.append(np.diff(self.key) != 0, True)[: self.count])
-        # A last visit of nothing but holes ends what the visit before it knew.
+        # A last visit of only holes ends the visit before it.
         known = last[final] != _NONE
         known &= self.key[last[final]] == self.key[final] if self.count else False
         final, visit = final[known], last[final[known]]
@@ -349,20 +349,20 @@ class _Visits:
         weight = np.where(held[:, None], self.handed_weight[visit], weight)
         for a, name in enumerate(self.spec.schema.modelled_names):
             for column, values in ((f"{name}_drift", delta), (f"{name}_err", weight)):
-                told = pa.array(np.where(is_open | touches, values[:, a], 0.0))
-                table = table.set_column(table.schema.get_field_index(column), column, told)
+                column_values = pa.array(np.where(is_open | touches, values[:, a], 0.0))
+                table = table.set_column(table.schema.get_field_index(column), column, column_values)
         later = np.maximum(hole + length, newest) - newest
         ref = pa.array(newest + later).cast(pa.timestamp("us"))
         apart = pa.array((self._apart(self.last[visit]) - later) / 1e6)
-        for column, told in (("ref", ref), ("lo", apart), ("hi", apart)):
-            table = table.set_column(table.schema.get_field_index(column), column, told)
+        for column, column_values in (("ref", ref), ("lo", apart), ("hi", apart)):
+            table = table.set_column(table.schema.get_field_index(column), column, column_values)
         part = np.where(is_open, LAST, np.where(touches, TOUCHING, LAST_APART))
         return table.append_column(PART, pa.array(part, pa.int8()))
 
     def segments(self) -> tuple[SegmentBatch, Any]:
-        """The units' own segments and the joints, by key and time, and which are points that end a key.
+        """Return the units' segments and the joints by key and time, and a mask of the points that end a key.
 
-        Drifts count from the key's start; points that the next stretch replaces are left out.
+        Drifts count from the key's start; points that the next visit replaces are omitted.
         """
         kept = ~self._replaced()
         rows = self.rows[kept]
@@ -385,7 +385,7 @@ class _Visits:
         return SegmentBatch(table, self.batch.schema), closing
 
     def _replaced(self) -> Any:
-        """Points that end a visit which goes on; and, of straight truths, a lone first tuple at which a joint arrives."""
+        """Mark points that end a visit that continues and, for linear truths, a lone first tuple at which a joint arrives."""
         batch, rows = self.batch, self.rows
         visit, point = self.visit[rows], batch.is_point[rows]
         follows = self.goes_on | self.holds
@@ -401,23 +401,23 @@ class _Visits:
 
 
 def _exceeding(segments: SegmentBatch, spec: FitSpec, a: int, begun: Any) -> int:
-    """How many segments may exceed the bound that was asked on their integral by what they inherit, and did not without it."""
-    asked, name = spec.drift[a], spec.schema.modelled_names[a]
-    if asked is None:
+    """Count the segments that exceed the requested drift bound only because of the drift they inherit."""
+    requested, name = spec.drift[a], spec.schema.modelled_names[a]
+    if requested is None:
         return 0
     c = segments.coefficients(name)
     ends = evaluate(c, segments.lo), evaluate(c, segments.hi)
     least = np.where((ends[0] < 0) != (ends[1] < 0), 0.0, np.minimum(*np.abs(ends))) - segments.err(name)
-    bound = asked.at(np.maximum(least, 0.0))
+    bound = requested.at(np.maximum(least, 0.0))
     drift = np.ma.filled(segments.drift(name), np.inf)
-    # Of a bound that follows the truth it is not known where in the segment the drift is largest: fits leave a part of it.
-    over = drift > bound if isinstance(asked, Absolute) else ~(begun <= SPARE * bound)
+    # The position of the largest drift is unknown, and a relative bound varies with the truth: fits leave a share of it unused.
+    over = drift > bound if isinstance(requested, Absolute) else ~(begun <= SPARE * bound)
     return int(np.count_nonzero((begun != 0.0) & over & ~(drift - begun > bound)))
 
 
 @dataclass(frozen=True)
 class _Keys:
-    """The keys of some rows, looked up one by one: only an error names one."""
+    """A lookup of the keys of rows, evaluated only when an error names one."""
 
     batch: SegmentBatch
     names: tuple[str, ...]
@@ -429,7 +429,7 @@ class _Keys:
 
 
 def _running_max_before(values: Any, key: Any) -> Any:
-    """Per row the largest value of the rows before it with the same key; NO_TIME where there is none. Keys do not fall."""
+    """Return per row the largest earlier value of the same key, or NO_TIME; keys are non-decreasing."""
     out = np.full(len(values), NO_TIME, dtype=np.int64)
     if len(values) < 2:
         return out
@@ -442,7 +442,7 @@ def _running_max_before(values: Any, key: Any) -> Any:
 
 
 def _magnitudes(batch: SegmentBatch, name: str) -> Any:
-    """Per segment, no less than the sizes of truth and model that were added up in it."""
+    """Return per segment an upper bound on the magnitudes of truth and model summed in it."""
     c = batch.coefficients(name)
     x = np.maximum(np.abs(batch.lo), np.abs(batch.hi))
     size = np.abs(c[:, -1])

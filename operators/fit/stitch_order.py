@@ -1,7 +1,7 @@
-"""The order of what is stitched: parts by key, unit, kind and time, and the segments that come of them by key and time.
+"""Order the input and output of stitching: parts by key, unit, kind and time; segments by key and time.
 
-Units are fitted key by key and in the order of time, so that parts need only be dealt to their keys and units, which takes one
-pass; where they came otherwise they are sorted.
+Units are fitted key by key in time order, so parts only need grouping by key and unit, which takes one pass. Parts in any
+other order are sorted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.segment.order import Ranges, time_order
 from pulse.kernels.counting_sort import group
 
-_PLACES_PER_ROW = 4  # more than so many kinds of places a row are not worth counting
+_PLACES_PER_ROW = 4  # with more codes than this per row, sorting beats counting
 
 
 def arranged(rank: IntArray, unit: IntArray, part: IntArray, ref: IntArray, lo: FloatArray) -> IntArray:
-    """The rows by ``rank``, ``unit``, ``part``, ``ref`` and ``lo``, in this order; those equal in all as they came."""
+    """Return the row order by ``rank``, ``unit``, ``part``, ``ref`` and ``lo``; ties keep their order of arrival."""
     n = len(rank)
     if n:
         first, units, parts = int(unit.min()), int(unit.max() - unit.min()) + 1, int(part.max()) + 1
@@ -31,7 +31,7 @@ def arranged(rank: IntArray, unit: IntArray, part: IntArray, ref: IntArray, lo: 
 
 
 def _ascend(code: IntArray, ref: IntArray, lo: FloatArray) -> bool:
-    """Whether times do not fall among rows of one code."""
+    """Return whether times never decrease among the rows of a code."""
     later, earlier = slice(1, None), slice(None, -1)
     falls = ref[later] < ref[earlier]
     falls |= (ref[later] == ref[earlier]) & (lo[later] < lo[earlier])
@@ -39,9 +39,9 @@ def _ascend(code: IntArray, ref: IntArray, lo: FloatArray) -> bool:
 
 
 def at_rest(ranges: Ranges) -> tuple[IntArray, BoolArray]:
-    """The rows by key and time, without points that are overruled; which of them are points that end a key.
+    """Return the rows by key and time without superseded points, and a mask of the points that end a key.
 
-    A point is overruled where something else of its key begins at its very instant: of equal timestamps the last one rules
+    A point is superseded where another row of its key begins at the same instant: the last of equal timestamps counts
     (semantics 2.5).
     """
     order = time_order(ranges)
@@ -49,8 +49,8 @@ def at_rest(ranges: Ranges) -> tuple[IntArray, BoolArray]:
     rank, ref, lo, hi = ranges.take(order)
     here, after = slice(None, -1), slice(1, None)
     point = lo == hi
-    overruled = np.zeros(len(order), dtype=bool)
-    overruled[here] = (rank[here] == rank[after]) & (ref[here] == ref[after]) & (lo[here] == lo[after])
-    kept = ~(overruled & point)
+    superseded = np.zeros(len(order), dtype=bool)
+    superseded[here] = (rank[here] == rank[after]) & (ref[here] == ref[after]) & (lo[here] == lo[after])
+    kept = ~(superseded & point)
     rank, point = rank[kept], point[kept]
     return order[kept], point & np.append(np.diff(rank) != 0, True)[: len(rank)]

@@ -1,16 +1,16 @@
-"""A changelog of result segments, applied: what holds after all of its rows (semantics 6.3, 7.1).
+"""Apply a changelog of result segments: compute the segments after all of its rows (semantics 6.3, 7.1).
 
-A row speaks of its own range ``[ref + lo, ref + hi)`` alone, not of the row that said it first. One with ``+`` puts its segment
-there. One with ``-`` takes back what earlier rows with the same key, unmodelled attributes and certainty said there: they are
-cut, and what they say before and after it stays::
+A row concerns only its own range ``[ref + lo, ref + hi)``, not the whole row that first inserted it. One with ``+`` adds its
+segment there. One with ``-`` retracts earlier rows with the same key, unmodelled attributes and certainty there: they are
+cut, and their parts before and after stay::
 
     +I            ├──────────── a ────────────┤
     -U +U                ├─ a ─┤ → ├─ b ─┤
-    what holds    ├─ a ──┼─ b ─┼───── a ──────┤
+    result        ├─ a ──┼─ b ─┼───── a ──────┤
 
-What is taken back is the same within rounding, not bit by bit: results that were solved again and came out the same are not
-said again. Where several rows of one key hold at the same time (a query that does not select all of its keys), the nearest in
-value is the one that is cut. Points (``lo = hi``) are taken back by points.
+Retracted values match within rounding, not bit by bit: results that were solved again and came out equal are not
+emitted again. If several rows of one key hold at the same time (a query that does not select all of its keys), the nearest in
+value is cut. Only points retract points (``lo = hi``).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _KINDS = tuple(kind.value for kind in ElementKind)
 
 
 class ChangelogError(PulseError, ValueError):
-    """Rows that are no changelog from its beginning on."""
+    """The rows are not a changelog from its beginning."""
 
 
 @dataclass(frozen=True, order=True)
-class _Held:
-    """A range of a row that holds; ``begin`` is for the order alone, in seconds since 1970."""
+class _LiveRange:
+    """A range of a row that currently holds; ``begin``, in seconds since 1970, is only for sorting."""
 
     begin: float
     row: int
@@ -49,20 +49,20 @@ class _Held:
 
 @dataclass
 class _Lane:
-    """What holds of one key, by begin; no range is longer than ``longest``."""
+    """The live ranges of one identity, sorted by begin; none is longer than ``longest``."""
 
-    held: list[_Held] = field(default_factory=list)
+    live: list[_LiveRange] = field(default_factory=list)
     longest: float = 0.0
 
 
 def apply_changes(changes: pa.Table) -> pa.Table:
-    """What holds after all rows of a changelog, from its beginning, as segments by key and begin.
+    """Replay a changelog from its beginning; return the current segments, sorted by key and begin.
 
-    ``changes`` has the columns of segments and ``kind``; where it has ``batch`` and ``position``, these are its order, else
-    rows are taken as they stand. A table without columns, which is what a sink has before its first batch,
-    stays as it is. Rows that take back what does not hold are a :class:`ChangelogError`.
+    ``changes`` has the columns of segments and ``kind``; ``batch`` and ``position``, if present, give its order, else
+    rows apply as they stand. A table without columns, as a sink has before its first batch,
+    stays as it is. A row that retracts a range that is not present raises :class:`ChangelogError`.
     """
-    if not changes.column_names:  # no batch so far
+    if not changes.column_names:  # no batch yet
         return changes
     for name in ("ref", "lo", "hi", "kind"):
         if name not in changes.column_names:
@@ -80,12 +80,12 @@ def apply_changes(changes: pa.Table) -> pa.Table:
         if kind.startswith("+"):
             log.put(lane, row, float(log.lo[row]), float(log.hi[row]))
         else:
-            log.take_back(lane, row)
-    return log.rest([one for lane in lanes.values() for one in lane.held])
+            log.retract(lane, row)
+    return log.to_segments([one for lane in lanes.values() for one in lane.live])
 
 
 class _Log:
-    """The rows of a changelog, as arrays."""
+    """The rows of a changelog as arrays."""
 
     def __init__(self, changes: pa.Table) -> None:
         self.changes = changes
@@ -102,16 +102,16 @@ class _Log:
         self.models = [changes.column(name).to_pylist() for name in modelled]
 
     def put(self, lane: _Lane, row: int, lo: float, hi: float) -> None:
-        """A range of a row holds."""
-        insort(lane.held, _Held(self.ref[row] / 1e6 + lo, row, lo, hi))
+        """Add a range of a row to a lane."""
+        insort(lane.live, _LiveRange(self.ref[row] / 1e6 + lo, row, lo, hi))
         lane.longest = max(lane.longest, hi - lo)
 
-    def take_back(self, lane: _Lane, row: int) -> None:
-        """Cut what a row says out of those that hold, the nearest in value first."""
+    def retract(self, lane: _Lane, row: int) -> None:
+        """Cut a row's range out of the live ranges, the nearest in value first."""
         left = [(float(self.lo[row]), float(self.hi[row]))]
         near = self._near(lane, row)
         middle = 0.5 * (self.lo[row] + self.hi[row])
-        for one in sorted(near, key=lambda other: self._apart(other.row, row, middle)):
+        for one in sorted(near, key=lambda other: self._distance(other.row, row, middle)):
             by = float(self.ref[row] - self.ref[one.row]) / 1e6
             slack = GRAIN + _ULPS * max(abs(by), abs(one.lo), abs(one.hi))
             pieces, rest = [one], []
@@ -120,67 +120,67 @@ class _Log:
                 pieces = cut
                 rest += [(a - by, b - by) for a, b in missed]
             if not any(piece is one for piece in pieces):
-                del lane.held[bisect_left(lane.held, one)]
+                del lane.live[bisect_left(lane.live, one)]
                 for piece in pieces:
                     self.put(lane, one.row, piece.lo, piece.hi)
             left = rest
             if not left:
                 return
         if any(hi - lo > _MICROSECOND or lo == hi for lo, hi in left):
-            said = {**dict(zip(self.plain, self.identity[row], strict=True)), "range": left[0]}
+            missing = {**dict(zip(self.plain, self.identity[row], strict=True)), "range": left[0]}
             raise ChangelogError(
-                f"apply_changes: row {row} takes back what does not hold: {said}; a changelog is applied from its first row on"
+                f"apply_changes: row {row} retracts a range that is not present: {missing}; apply a changelog from its first row"
             )
 
-    def _near(self, lane: _Lane, row: int) -> list[_Held]:
-        """What of a lane can meet a row's range."""
+    def _near(self, lane: _Lane, row: int) -> list[_LiveRange]:
+        """Find the live ranges of a lane that can meet a row's range."""
         at = self.ref[row] / 1e6
-        first = bisect_left(lane.held, _Held(at + self.lo[row] - lane.longest - 1e-3, -1, 0.0, 0.0))
-        last = bisect_left(lane.held, _Held(at + self.hi[row] + 1e-3, -1, 0.0, 0.0))
-        return lane.held[first:last]
+        first = bisect_left(lane.live, _LiveRange(at + self.lo[row] - lane.longest - 1e-3, -1, 0.0, 0.0))
+        last = bisect_left(lane.live, _LiveRange(at + self.hi[row] + 1e-3, -1, 0.0, 0.0))
+        return lane.live[first:last]
 
-    def _apart(self, held: int, row: int, at: float) -> float:
-        """How far two rows' values are from each other at an instant, relative to the second's ``ref``."""
-        by = float(self.ref[row] - self.ref[held]) / 1e6
+    def _distance(self, other: int, row: int, at: float) -> float:
+        """Sum the differences of two rows' values at an instant, relative to the second's ``ref``."""
+        by = float(self.ref[row] - self.ref[other]) / 1e6
         return sum(
-            abs(_value(model[held], at + by) - _value(model[row], at))
+            abs(_value(model[other], at + by) - _value(model[row], at))
             for model in self.models
-            if model[held] is not None and model[row] is not None
+            if model[other] is not None and model[row] is not None
         )
 
-    def rest(self, held: list[_Held]) -> pa.Table:
-        """The segments that hold, by key and begin."""
-        held = sorted(held)
-        table = self.changes.take(pa.array([one.row for one in held], pa.int64()))
+    def to_segments(self, live: list[_LiveRange]) -> pa.Table:
+        """Return the live ranges as segments, sorted by key and begin."""
+        live = sorted(live)
+        table = self.changes.take(pa.array([one.row for one in live], pa.int64()))
         for name in ("lo", "hi"):
             place = table.column_names.index(name)
-            values = pa.array([getattr(one, name) for one in held], pa.float64())
+            values = pa.array([getattr(one, name) for one in live], pa.float64())
             table = table.set_column(place, table.schema.field(name), values)
         table = table.drop_columns([name for name in ("kind", *_ORDER) if name in table.column_names])
         keys = table.select([name for name in self.plain if name != "certainty"])
-        keys = keys.append_column("begin", pa.array(np.arange(len(held))))
+        keys = keys.append_column("begin", pa.array(np.arange(len(live))))
         return table.take(pa.compute.sort_indices(keys, [(name, "ascending") for name in keys.column_names]))
 
 
 def _cut(
-    pieces: Sequence[_Held], lo: float, hi: float, slack: float
-) -> tuple[list[_Held], list[tuple[float, float]]]:
-    """Pieces of one row without ``[lo, hi)``, and what of that none of them had. Remainders up to ``slack`` are nothing."""
-    kept: list[_Held] = []
+    pieces: Sequence[_LiveRange], lo: float, hi: float, slack: float
+) -> tuple[list[_LiveRange], list[tuple[float, float]]]:
+    """Cut ``[lo, hi)`` out of pieces of one row; also return the part that none covered. Remainders up to ``slack`` vanish."""
+    remaining: list[_LiveRange] = []
     missed = [(lo, hi)]
     for one in pieces:
         point = one.lo == one.hi
         if point or lo == hi:
             same = point and lo == hi and abs(one.lo - lo) <= slack and bool(missed)
             missed = [] if same else missed
-            kept += [] if same else [one]
+            remaining += [] if same else [one]
             continue
         if min(hi, one.hi) - max(lo, one.lo) <= slack:
-            # A range that short is one by itself only where it was made so.
+            # So short a range goes only if the cut covers it.
             tiny = one.hi - one.lo <= slack and lo - slack <= one.lo and one.hi <= hi + slack
-            kept += [] if tiny else [one]
+            remaining += [] if tiny else [one]
             continue
-        kept += [
+        remaining += [
             replace(one, lo=a, hi=b)
             for a, b in ((one.lo, max(one.lo, lo)), (min(one.hi, hi), one.hi))
             if b - a > slack
@@ -191,7 +191,7 @@ def _cut(
             for part in ((a, min(b, max(a, one.lo))), (max(a, min(b, one.hi)), b))
             if part[1] - part[0] > slack
         ]
-    return kept, missed
+    return remaining, missed
 
 
 def _value(coefficients: Sequence[float], at: float) -> float:

@@ -1,7 +1,7 @@
-"""Within: whether results keep the bound that a query states (semantics 4.1), at the very end of a plan.
+"""Check that results meet the bound that a query states (semantics 4.1), at the end of a plan.
 
-1. Segments pass unchanged. 2. Their bounds are compared with the asked one, a relative one with the smallest truth that the
-segment's own bound allows. 3. This is where inversion starts: the asked bound is what is allotted to the inputs. 4. Revisions
+1. Segments pass unchanged. 2. Their bounds are compared with the requested one; a relative one uses the smallest truth that the
+segment's own bound allows. 3. Inversion starts here: the requested bound is allotted to the inputs. 4. Revisions
 are compared like any other result. 5. Accents pass.
 """
 
@@ -21,7 +21,7 @@ from pulse.operators.data.samples import Samples
 
 @dataclass(frozen=True)
 class Miss:
-    """The worst result that does not keep its bound."""
+    """The worst result that exceeds its bound."""
 
     attribute: str
     where: str
@@ -31,12 +31,12 @@ class Miss:
 
 @dataclass(frozen=True)
 class BoundCheck:
-    """``errors`` are pairs of attribute (None: every modelled one) and bound."""
+    """A check of results: ``errors`` are pairs of attribute (None: every modelled one) and bound."""
 
     errors: tuple[tuple[str | None, ErrorBound], ...]
 
     def segments(self, relation: Relation) -> Miss | None:
-        """The worst miss among the segments of the answer, if any."""
+        """Find the worst miss among the segments of the answer, if any."""
         answer = relation.certainty >= LIKELY
         for name, bound in self._each(relation.columns.modelled):
             err = relation.err[name]
@@ -46,20 +46,20 @@ class BoundCheck:
                 least = np.where(low * high <= 0.0, 0.0, np.minimum(np.abs(low), np.abs(high)))
             worst = _worst(err, bound.at(np.maximum(least - err, 0.0)), answer)
             if worst is not None:
-                row, asked = worst
-                return Miss(name, relation.where(row), float(err[row]), asked)
+                row, required = worst
+                return Miss(name, relation.where(row), float(err[row]), required)
         return None
 
     def samples(self, samples: Samples) -> Miss | None:
-        """The worst miss among the samples of the answer, if any."""
+        """Find the worst miss among the samples of the answer, if any."""
         answer = samples.certainty >= LIKELY
         for name, bound in self._each(samples.columns.modelled):
             err = samples.err[name]
             least = np.maximum(np.abs(samples.values[name]) - err, 0.0)
             worst = _worst(err, bound.at(least), answer)
             if worst is not None:
-                row, asked = worst
-                return Miss(name, samples.where(row), float(err[row]), asked)
+                row, required = worst
+                return Miss(name, samples.where(row), float(err[row]), required)
         return None
 
     def _each(self, modelled: tuple[str, ...]) -> list[tuple[str, ErrorBound]]:
@@ -73,12 +73,12 @@ class BoundCheck:
         return found
 
 
-def _worst(err: FloatArray, asked: FloatArray, answer: BoolArray) -> tuple[int, float] | None:
-    """The row that misses its bound by the largest factor; rounding of the comparison itself is let pass."""
-    missed = answer & (err > asked * (1.0 + 1e-12))
+def _worst(err: FloatArray, required: FloatArray, answer: BoolArray) -> tuple[int, float] | None:
+    """Find the row that exceeds its bound by the largest factor, allowing for the rounding of the comparison itself."""
+    missed = answer & (err > required * (1.0 + 1e-12))
     if not missed.any():
         return None
     rows = np.flatnonzero(missed)
     with np.errstate(divide="ignore"):
-        row = int(rows[np.argmax(err[rows] / asked[rows])])
-    return row, float(asked[row])
+        row = int(rows[np.argmax(err[rows] / required[rows])])
+    return row, float(required[row])

@@ -1,13 +1,13 @@
-"""Difference: what has to be said when results are computed anew (semantics 6.3, 7.4): only what changed.
+"""Compute the changes that turn old results into recomputed ones (semantics 6.3, 7.4).
 
-1. Segments. Old and new results of each key are aligned in time. Where both speak and say the same nothing is said; where they
-   differ the old is replaced by the new; what only one of them says is deleted or inserted. Every change carries the range it is
-   about, so that taking the old rows back and putting the new ones in leaves the new results.
-2. Error. Rows keep the bounds they had; a bound that changed by more than rounding of the value it is about, or a certainty that
+1. Segments. Old and new results of each key are aligned in time. Where both exist and agree nothing is emitted; where they
+   differ the new replaces the old; parts that exist on one side only are deleted or inserted. Every change carries its range,
+   so that retracting the old rows and adding the new ones yields the new results.
+2. Error. Rows keep their bounds; a bound that changed by more than the rounding of its value, or a certainty that
    changed, is a change.
-3. Inversion. Does not take part: it compares results.
-4. Revision. This is how revisions are emitted.
-5. Accents pass before: both sides have the same attributes.
+3. Inversion. Not applicable: it compares results.
+4. Revision. This operator emits revisions.
+5. Accents pass earlier: both sides have the same attributes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pulse.kernels.pieces.align import Cells, align, coefficients_at
 from pulse.operators.data.relation import Relation
 
 TOLERANCE = 1e-9
-"""Values that differ by less, relative to their size, are the same: what rounding makes of one polynomial cut in two ways."""
+"""Values that differ by less, relative to their size, are equal: one polynomial cut in two ways rounds differently."""
 
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Rows of a changelog: ``kind`` and segments, a replacement's old row right before its new one."""
+    """Rows of a changelog: ``kind`` and segments; a replacement's old row directly precedes its new one."""
 
     table: pa.Table
 
@@ -40,12 +40,12 @@ class Changes:
 
 
 def change_schema(columns: pa.Schema) -> pa.Schema:
-    """The columns of changes: those of the segments, then ``kind``."""
+    """Return the columns of changes: those of the segments, then ``kind``."""
     return columns.append(pa.field("kind", BOOKKEEPING["kind"]))
 
 
 def difference(old: Relation, new: Relation) -> Changes:
-    """What turns ``old`` into ``new``; both have the same columns."""
+    """Compute the changes that turn ``old`` into ``new``; both have the same columns."""
     old, new = old.without_empty_groups().merged(), new.without_empty_groups().merged()
     cells, left, right = _aligned(old, new)
     has_old, has_new = left >= 0, right >= 0
@@ -64,7 +64,7 @@ def difference(old: Relation, new: Relation) -> Changes:
 
 
 def _aligned(old: Relation, new: Relation) -> tuple[Cells, IntArray, IntArray]:
-    """Cells of all keys, and in each the row of either side, or -1."""
+    """Align all keys; return the cells and in each the row of either side, or -1."""
     sides = (old, new)
     joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(old.keys, new.keys, strict=True)]
     ranks = key_ranks(joined, old.groups + new.groups)
@@ -75,7 +75,7 @@ def _aligned(old: Relation, new: Relation) -> tuple[Cells, IntArray, IntArray]:
     counts[place[old.groups :], 1] = np.diff(new.offsets)
     bounds = np.concatenate(([0], np.cumsum(counts.ravel())))
     offsets = np.stack([bounds[0:-1:2], bounds[1::2], bounds[2::2]], axis=1)
-    # Of every key first the old rows, then the new.
+    # For every key first the old rows, then the new.
     key_of_row = np.concatenate([place[: old.groups][old.group], place[old.groups :][new.group]])
     order = np.lexsort((np.repeat([0, 1], [len(old), len(new)]), key_of_row))
     ref, lo, hi = (
@@ -90,7 +90,7 @@ def _aligned(old: Relation, new: Relation) -> tuple[Cells, IntArray, IntArray]:
 def same_cells(
     old: Relation, new: Relation, cells: Cells, left: IntArray, right: IntArray, both: IntArray
 ) -> BoolArray:
-    """Whether rows ``left`` of the old and ``right`` of the new say the same in those of the cells that ``both`` names."""
+    """Test whether rows ``left`` of the old and ``right`` of the new agree in the cells ``both``."""
     a, b = left[both], right[both]
     same = old.certainty[a] == new.certainty[b]
     reach = np.maximum(np.abs(cells.lo[both]), np.abs(cells.hi[both]))
@@ -115,16 +115,16 @@ def same_cells(
 
 
 def same_bounds(a: FloatArray, b: FloatArray, size: FloatArray) -> BoolArray:
-    """Whether bounds of values of this size are the same.
+    """Test whether bounds of values of this size are equal.
 
-    Part of a bound is room for rounding, which depends on where a computation began. So next to what two values may differ by
-    and still be the same, or to the rounding of the largest of them (a small one may be a difference of large ones), no bound
-    differs.
+    Part of a bound allows for rounding, which depends on where a computation began. So bounds count as equal if they differ by
+    no more than equal values may, or by no more than the rounding of the largest value (a small one may be a difference of
+    large ones).
     """
     largest = float(size.max(initial=0.0))
     with np.errstate(invalid="ignore"):
-        apart = np.abs(a - b)  # of two that are infinite: not a number
-    close: BoolArray = apart <= TOLERANCE * (np.abs(a) + np.abs(b) + size) + _ROUNDING * largest
+        gap = np.abs(a - b)  # NaN for two infinite ones
+    close: BoolArray = gap <= TOLERANCE * (np.abs(a) + np.abs(b) + size) + _ROUNDING * largest
     return np.where(np.isfinite(a) & np.isfinite(b), close, a == b)
 
 
@@ -138,7 +138,7 @@ def _equal(a: pa.Array, b: pa.Array) -> BoolArray:
 
 
 def _rows(relation: Relation, rows: IntArray, cells: Cells, chosen: IntArray) -> pa.Table:
-    """These rows, each cut to its cell; about their own references, so that the old can be recognised."""
+    """Cut rows to their cells, keeping their own references, so that old rows can be recognised."""
     by = (cells.ref[chosen] - relation.ref[rows]) / 1e6
     lo, hi = cells.lo[chosen] + by, cells.hi[chosen] + by
     lo, hi = np.maximum(lo, relation.lo[rows]), np.minimum(hi, relation.hi[rows])

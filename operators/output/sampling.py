@@ -1,10 +1,10 @@
-"""Sampling: segments at regular instants, and samples as tuples (semantics 3.8).
+"""Sample segments at regular instants, and convert samples to tuples (semantics 3.8).
 
-1 Transforms: the instants are the multiples of ``every`` since the epoch; each takes the value of the segment that holds it.
+1 Transforms: the instants are the multiples of ``every`` since the epoch; each takes the value of the segment that covers it.
 2 Bounds: a sample has its segment's bound and certainty.
 3 Inverts: an output's bound is the input's own.
 4 Revises: a revised segment revises the samples of its range.
-5 Accents: pass it on.
+5 Accents: pass.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from pulse.operators.data.samples import Samples
 from pulse.stream.units.step_maps import Located
 
 LONGEST_HOLE = 64
-"""So many instants without a value in a row are kept within a stretch; a longer hole costs nothing but begins a new one."""
+"""A stretch keeps up to this many consecutive instants without a value; a longer hole is not stored and starts a new stretch."""
 
 
 OWN_INSTANTS = 1
-"""The rate, in microseconds, at which points are given tuple by tuple."""
+"""The rate, in microseconds, at which every point becomes a tuple of its own."""
 
 
 def sample(relation: Relation, every: int) -> Samples:
-    """The relation at all multiples of ``every`` (microseconds) since the epoch that its segments hold.
+    """Sample a relation at all multiples of ``every`` (microseconds) since the epoch that its segments cover.
 
-    Of several points at one instant the last one is taken (semantics 2.5), but for the rate of :data:`OWN_INSTANTS`: all tuples.
+    Of several points at one instant the last is taken (semantics 2.5); at the rate :data:`OWN_INSTANTS` all of them are.
     """
     if relation.columns.points and every == OWN_INSTANTS:
         return _every_tuple(relation)
@@ -68,7 +68,7 @@ def sample(relation: Relation, every: int) -> Samples:
 
 
 def _every_tuple(relation: Relation) -> Samples:
-    """A stretch of one sample for every point."""
+    """Return a stretch of one sample for every point."""
     names = relation.columns.modelled
     return Samples(
         columns=relation.columns,
@@ -85,23 +85,23 @@ def _every_tuple(relation: Relation) -> Samples:
 
 
 def as_points(samples: Samples, *, least: int = POSSIBLE, groups: int | None = None) -> Relation:
-    """Samples of at least this certainty as a relation of points. Groups are those of the samples, or as many as ``groups``."""
-    kept = np.flatnonzero(samples.certainty >= least)
-    zero = np.zeros(len(kept))
+    """Convert samples of at least this certainty to points; groups are those of the samples, or as many as ``groups``."""
+    rows = np.flatnonzero(samples.certainty >= least)
+    zero = np.zeros(len(rows))
     return Relation(
         columns=replace(samples.columns, points=True),
         keys=samples.keys,
         offsets=np.searchsorted(
-            samples.of_group[kept], np.arange((samples.groups if groups is None else groups) + 1)
+            samples.of_group[rows], np.arange((samples.groups if groups is None else groups) + 1)
         ),
-        ref=samples.times[kept],
+        ref=samples.times[rows],
         lo=zero,
         hi=zero,
-        models={name: values[kept][:, None] for name, values in samples.values.items()},
-        err={name: values[kept] for name, values in samples.err.items()},
+        models={name: values[rows][:, None] for name, values in samples.values.items()},
+        err={name: values[rows] for name, values in samples.err.items()},
         drift={},
-        certainty=samples.certainty[kept],
-        unmodelled={name: values.take(pa.array(kept)) for name, values in samples.unmodelled.items()},
+        certainty=samples.certainty[rows],
+        unmodelled={name: values.take(pa.array(rows)) for name, values in samples.unmodelled.items()},
     )
 
 
@@ -119,17 +119,21 @@ def to_tuples(
     possible: bool,
     altered: Mapping[str, Located] | None = None,
 ) -> pa.RecordBatch:
-    """The samples that have a value, in order, with the columns of :meth:`~pulse.core.columns.Columns.tuple_schema`.
+    """Return the samples that have a value, in order, with the columns of :meth:`~pulse.core.columns.Columns.tuple_schema`.
 
-    Without ``possible`` only what holds on the model is given: certain and likely. ``altered`` are the maps by which attributes
-    are restated (:meth:`pulse.operators.units.apply_maps.Alter.on_stretches`).
+    Parameters
+    ----------
+    samples : the samples to convert
+    select : names of the output columns
+    possible : also include samples that hold only for some truth; otherwise only those on the model, certain and likely
+    altered : maps that convert attributes to other units (:meth:`pulse.operators.units.apply_maps.Alter.on_stretches`)
     """
     schema = samples.columns.tuple_schema(select)
     index, counts = keep(samples.certainty, POSSIBLE if possible else LIKELY, samples.offsets)
     times = times_of(index, counts, samples.first, samples.offsets, samples.every)
 
     def numbers(name: str) -> tuple[pa.Array, pa.Array]:
-        """Values and bounds of an attribute, restated."""
+        """Return values and bounds of an attribute, in its output units."""
         taken = take(samples.values[name], index), take(samples.err[name], index)
         found = None if altered is None else altered.get(name)
         if found is not None:
@@ -158,7 +162,7 @@ def to_tuples(
 
 
 def _repeated(column: pa.Array, group: IntArray, counts: IntArray) -> pa.Array:
-    """A key column, for ``counts[s]`` samples of the group of each stretch ``s``."""
+    """Repeat a key column for ``counts[s]`` samples of the group of each stretch ``s``."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not pa.types.is_string(column.type):

@@ -1,9 +1,9 @@
-"""Summary: figures of an answer, per variant of a sweep: how often, how long, and how large.
+"""Summarise an answer, per variant of a sweep: how often it holds, how long, and how large its attributes are.
 
-1. Segments and samples are reduced to one row of figures; rows of different workers add up (:func:`merged`). 2. The figures are
-of the model; how much of the time is certain is one of them. 3. A bound on a mean is the bound on what it is the mean of. 4. A
-revision changes the figures by the difference of old and new rows.
-5. Accents pass before it: it has no attributes of its own.
+1. Segments and samples are reduced to one row of figures; rows of different workers add up (:func:`merged`). 2. The figures
+describe the model; how much of the time is certain is one of them. 3. A bound on a mean is the bound on the averaged attribute.
+4. A revision changes the figures by the difference of old and new rows.
+5. Accents pass earlier: a summary has no attributes of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pulse.operators.data.samples import Samples
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one attribute while the answer holds: its integral over that time, its smallest and largest value."""
+    """The figures of one attribute while the answer holds: its integral over that time, its smallest and largest value."""
 
     integral: float = 0.0
     smallest: float = np.inf
@@ -35,9 +35,9 @@ class Figures:
 
 @dataclass(frozen=True)
 class Summary:
-    """``ranges`` maximal ranges, ``seconds`` in all, of which ``certain`` are certain; figures by attribute.
+    """The figures of an answer: ``ranges`` maximal ranges, ``seconds`` in total, ``certain`` of them certain; by attribute.
 
-    Of samples a range is a run of consecutive instants, and each instant stands for one step of the rate.
+    A range of samples is a run of consecutive instants, and each instant counts as one step of the rate.
     """
 
     ranges: int = 0
@@ -47,25 +47,25 @@ class Summary:
 
 
 def of_samples(samples: Samples) -> Summary:
-    """The figures of samples."""
-    kept, ranges, certain = count(samples.certainty, samples.offsets, LIKELY, CERTAIN)
+    """Summarise samples."""
+    present, ranges, certain = count(samples.certainty, samples.offsets, LIKELY, CERTAIN)
     step = samples.every / MICROSECONDS
     found = {}
     for name in samples.columns.modelled:
         total, smallest, largest = figures(samples.values[name], samples.certainty, LIKELY)
         found[name] = Figures(total * step, smallest, largest)
-    return Summary(ranges, kept * step, certain * step, found)
+    return Summary(ranges, present * step, certain * step, found)
 
 
 def of_segments(relation: Relation) -> Summary:
-    """The figures of segments; rows that meet are one range, points are ranges of no length."""
+    """Summarise segments; adjacent rows form one range, points are ranges of no length."""
     relation = relation.take(np.flatnonzero(relation.certainty >= LIKELY))
     n = len(relation)
     if n == 0:
         return Summary(attributes={name: Figures() for name in relation.columns.modelled})
     length = relation.hi - relation.lo
     gap = (relation.ref[1:] - relation.ref[:-1]) / MICROSECONDS + relation.lo[1:] - relation.hi[:-1]
-    apart = (relation.group[1:] != relation.group[:-1]) | (gap > 1e-6)
+    separate = (relation.group[1:] != relation.group[:-1]) | (gap > 1e-6)
     certain = relation.certainty == CERTAIN
     found = {}
     for name in relation.columns.modelled:
@@ -73,11 +73,11 @@ def of_segments(relation: Relation) -> Summary:
         low, high, _ = bounds(c, relation.lo, relation.hi)
         whole = float(integrate(c, relation.lo, relation.hi).sum())
         found[name] = Figures(whole, float(low.min()), float(high.max()))
-    return Summary(1 + int(apart.sum()), float(length.sum()), float(length[certain].sum()), found)
+    return Summary(1 + int(separate.sum()), float(length.sum()), float(length[certain].sum()), found)
 
 
 def merged(parts: Iterable[Summary]) -> Summary:
-    """The figures of all together: keys of different workers share no range."""
+    """Add up summaries; keys of different workers share no range."""
     total = Summary()
     for part in parts:
         found = dict(total.attributes)
@@ -95,7 +95,7 @@ def merged(parts: Iterable[Summary]) -> Summary:
 
 
 def schema(attributes: tuple[str, ...]) -> pa.Schema:
-    """The columns of summaries as rows."""
+    """Return the columns of summaries as rows."""
     figures = [f"{name}_{what}" for name in attributes for what in ("integral", "smallest", "largest")]
     return pa.schema(
         [("ranges", pa.int64()), *((name, pa.float64()) for name in ("seconds", "certain", *figures))]
@@ -103,12 +103,12 @@ def schema(attributes: tuple[str, ...]) -> pa.Schema:
 
 
 def to_batch(summary: Summary, attributes: tuple[str, ...]) -> pa.RecordBatch:
-    """A summary as a row."""
+    """Convert a summary to a row."""
     return to_rows([summary], attributes)
 
 
 def to_rows(summaries: Sequence[Summary], attributes: tuple[str, ...]) -> pa.RecordBatch:
-    """Summaries as rows."""
+    """Convert summaries to rows."""
     columns: list[list[float]] = [
         [one.ranges for one in summaries],
         [one.seconds for one in summaries],
@@ -127,19 +127,19 @@ def to_rows(summaries: Sequence[Summary], attributes: tuple[str, ...]) -> pa.Rec
 
 
 def of_tallies(tallies: Tallies, program: int, attributes: tuple[str, ...], every: int) -> Summary:
-    """The figures that a program found of samples ``every`` microseconds."""
-    kept, ranges, certain, _ = tallies.counts[program].tolist()
+    """Summarise the samples, ``every`` microseconds apart, that a vector program tallied."""
+    present, ranges, certain, _ = tallies.counts[program].tolist()
     step = every / MICROSECONDS
     found = {}
     for name, (total, over, smallest, largest) in zip(
         attributes, tallies.figures[program].tolist(), strict=True
     ):
         found[name] = Figures((total - over) * step, smallest, largest)
-    return Summary(ranges, kept * step, certain * step, found)
+    return Summary(ranges, present * step, certain * step, found)
 
 
 def from_rows(rows: Iterable[dict[str, float]], attributes: tuple[str, ...]) -> Summary:
-    """All rows that :func:`to_batch` made, as one summary."""
+    """Combine rows of :func:`to_batch` into one summary."""
     return merged(
         Summary(
             int(row["ranges"]),

@@ -1,12 +1,12 @@
-"""Difference of tuples: what has to be said when results that were given as tuples are corrected (semantics 7.4).
+"""Compute the changes that turn old result tuples into corrected ones (semantics 7.4).
 
-1. Tuples are told by their keys and their time. One that is in both and says the same is not mentioned; one that says
-   something else is replaced, ``-U`` and right behind it ``+U``; one that only the old, or only the new results have, is
-   ``-D`` or ``+I``.
-2. Error. A bound that changed by more than rounding of its value, or a certainty that changed, is a change.
-3. Inversion. Does not take part: it compares results.
-4. Revision. This is how revisions are emitted, window by window.
-5. Accents pass before: both sides have the same attributes.
+1. Tuples are identified by their keys and time. A tuple that is equal on both sides is left out; one that differs
+   is replaced, ``-U`` directly followed by ``+U``; one that exists only in the old or only in the new results
+   becomes ``-D`` or ``+I``.
+2. Error. A bound that changed by more than the rounding of its value, or a certainty that changed, is a change.
+3. Inversion. Not applicable: it compares results.
+4. Revision. This operator emits revisions, window by window.
+5. Accents pass earlier: both sides have the same attributes.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from pulse.operators.output.diff import TOLERANCE, same_bounds
 
 
 def tuple_difference(old: pa.Table, new: pa.Table, keys: Sequence[str], time: str) -> pa.Table:
-    """What turns ``old`` into ``new``: their columns and ``kind``, by key and time; no table has two of one key and time."""
+    """Return the changes from ``old`` to ``new`` with ``kind``, by key and time; neither table repeats a key and time."""
     whole = pa.concat_tables([old, new.cast(old.schema)]).combine_chunks()
     n = old.num_rows
     ranks = key_ranks([_one(whole, name) for name in (*keys, time)], whole.num_rows)
-    order = np.argsort(ranks, kind="stable")  # an old one comes before the new one of its place
+    order = np.argsort(ranks, kind="stable")  # stable: an old tuple precedes the new one of its key and time
     ranked = ranks[order]
     pair = np.flatnonzero(ranked[1:] == ranked[:-1])
     first, second = order[pair], order[pair + 1]
     same = _same(whole, [name for name in old.column_names if name not in (*keys, time)], first, second)
     kind = np.where(np.arange(whole.num_rows) < n, "-D", "+I").astype(object)
     kind[first], kind[second] = "-U", "+U"
-    said = np.ones(whole.num_rows, bool)
-    said[first[same]] = said[second[same]] = False
-    rows = order[said[order]]
+    changed = np.ones(whole.num_rows, bool)
+    changed[first[same]] = changed[second[same]] = False
+    rows = order[changed[order]]
     column = pa.array(kind[rows], BOOKKEEPING["kind"])
     return whole.take(pa.array(rows)).append_column("kind", column)
 
 
 def _same(table: pa.Table, names: Sequence[str], first: IntArray, second: IntArray) -> BoolArray:
-    """Which pairs of rows say the same: numbers but for rounding."""
+    """Find pairs of rows that are equal, numbers up to rounding."""
     same = np.ones(len(first), bool)
     for name in names:
         column = _one(table, name)

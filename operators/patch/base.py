@@ -1,8 +1,7 @@
-"""Patches: results corrected from the results that were given, without the input around them (semantics 7.5).
+"""Share the steps of all patches, which correct results from stored results without the input around them (semantics 7.5).
 
-What patches have in common: old and new rows of a window's input, stretch by stretch (a group each), cut where either
-changes; the time around them filled with a value that changes nothing; and the stored results cut where what is added to them
-changes::
+A patch aligns old and new rows of a window's input per changed range (a group each), cut where either changes; fills the time
+around them with a neutral value; and cuts the stored results where the patch changes::
 
     old      [--a--)[----b----)              changes      fill[a→c)[a→d)[b→d)fill
     new      [-c-)[-----d-----)              window of it    (closing times)
@@ -34,10 +33,10 @@ class PatchFunction(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Cells of old and new rows of each group; ``index[:, 0]`` are rows of the old, ``index[:, 1]`` of the new, or -1.
+    """The cells of each group's old and new rows; ``index[:, 0]`` are rows of the old, ``index[:, 1]`` of the new, or -1.
 
-    ``alike`` says of each group whether both speak of the same time, with the same certainty and, but for
-    :data:`SLIGHT`, the same bounds; ``more_err`` and ``more_drift`` by how much the new bounds are larger at most.
+    ``alike`` marks groups whose old and new rows cover the same time with the same certainty and, up to :data:`SLIGHT`, the same
+    bounds; ``more_err`` and ``more_drift`` are the largest increases of the bounds.
     """
 
     cells: Cells
@@ -47,11 +46,11 @@ class Compared(NamedTuple):
 
 
 SLIGHT = 1e-6
-"""By what share bounds may differ and still be called the same: a correction of a model adds its rounding to them."""
+"""The relative difference at which bounds still count as equal: correcting a model adds its rounding to them."""
 
 
 def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Compared:
-    """Old and new rows side by side. Without ``bounds`` err and drift may differ."""
+    """Align old and new rows; without ``bounds``, err and drift may differ."""
     both = Relation.concat([_with_drift(one, argument) for one in (old, new)])
     n = old.groups
     both = both.select_groups(np.arange(2 * n).reshape(2, n).T.ravel())
@@ -67,7 +66,7 @@ def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Co
             good &= np.abs(grown) <= SLIGHT * np.minimum(limits[a], limits[b])
             np.maximum.at(largest, group, np.where(good, grown, 0.0))
     bad = np.concatenate(([0], np.cumsum(~good)))[cells.offsets]
-    # Back to rows of the two relations: of every group the old rows stand before the new.
+    # Translate to rows of the two relations: each group's old rows precede its new ones.
     ahead_old = np.concatenate(([0], np.cumsum(np.diff(new.offsets))))[:-1]
     group = np.repeat(np.arange(n), np.diff(cells.offsets))
     index = np.stack(
@@ -81,14 +80,14 @@ def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Co
 
 
 def _grown(old: FloatArray, new: FloatArray) -> FloatArray:
-    """By how much bounds grew; not at all where they are the same, also where both are infinite."""
+    """Return the increase of the bounds; zero where they are equal, also where both are infinite."""
     same = old == new
     found: FloatArray = np.subtract(new, old, out=np.zeros(len(old)), where=~same)
     return found
 
 
 def _with_drift(relation: Relation, argument: str) -> Relation:
-    """The attribute's drift alone, infinite where it is not known."""
+    """Keep only the attribute's drift, infinite where it is unknown."""
     drift = relation.drift.get(argument)
     return replace(
         relation, drift={argument: np.full(len(relation), np.inf) if drift is None else drift}, lineage=None
@@ -96,9 +95,9 @@ def _with_drift(relation: Relation, argument: str) -> Relation:
 
 
 def filled(cells: Cells, c: FloatArray, around: tuple[IntArray, IntArray], fill: FloatArray) -> PatchFunction:
-    """The cells' polynomials, and the constant ``fill[g]`` in all other time of ``[around[0][g], around[1][g])`` (microseconds).
+    """Extend the cells' polynomials to ``[around[0][g], around[1][g])`` (microseconds) by the constant ``fill[g]``.
 
-    Every group has a cell, and its time reaches beyond them.
+    Every group has a cell, and its time extends beyond its cells.
     """
     n = len(cells.offsets) - 1
     m = len(cells.ref)
@@ -123,7 +122,7 @@ def filled(cells: Cells, c: FloatArray, around: tuple[IntArray, IntArray], fill:
 
 
 def common(results: Relation, function: PatchFunction) -> Cells:
-    """The cells in which a group's results and its function are both defined."""
+    """Align a group's results and its function: the cells where both are defined."""
     return align_pair(
         Pieces(results.ref, results.lo, results.hi),
         Pieces(function.ref, function.lo, function.hi),
@@ -135,7 +134,7 @@ def common(results: Relation, function: PatchFunction) -> Cells:
 def recut(
     results: Relation, cells: Cells, models: Mapping[str, FloatArray], err: Mapping[str, FloatArray]
 ) -> Relation:
-    """Results in the cells of :func:`common`, with other values."""
+    """Cut results to the cells of :func:`common`, with new values."""
     rows = np.ascontiguousarray(cells.index[:, 0])
     return replace(
         results,

@@ -1,12 +1,12 @@
-"""Extrema over windows, patched: the better of what was given and of the new values, while the old ones never were it (7.5).
+"""Patch window extrema: take the better of the stored result and the new values if the old ones never attained it (7.5).
 
-For ``max``: where every withdrawn value lies strictly below every result of a window that held it, those results came of other
+For ``max``: where every withdrawn value lies strictly below every result of a window that held it, those results came from other
 values, and ``M_new(t) = max(M_old(t), max of the new values in [t - size, t))``. ``min`` alike. Points, holes that open or close
 and changed certainty are left to a replay. So
 
 * values equal those of a replay: the same polynomials, chosen by the same comparison;
-* the bound of a result is the larger of the stored one and of the new rows' bounds: no smaller than a replay's, which takes the
-  largest bound of the rows that are there now, and true, as the extremum's truth is of one of those.
+* the bound of a result is the larger of the stored one and the new rows' bounds: no smaller than a replay's, which takes the
+  largest bound of the current rows, and valid, as the extremum's truth belongs to one of those.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pulse.operators.patch.base import PatchFunction, compared, filled, recut
 
 @dataclass(frozen=True)
 class PatchExtremum:
-    """As :class:`~pulse.operators.windows.extremum.Extremum`."""
+    """The patch of :class:`~pulse.operators.windows.extremum.Extremum`."""
 
     function: str
     argument: str
@@ -35,11 +35,11 @@ class PatchExtremum:
     size: int
 
     def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
-        """Which groups can be patched."""
+        """Return which groups can be patched."""
         found = compared(old, new, self.argument, bounds=False)
         points = _any(old.is_point, old.offsets) | _any(new.is_point, new.offsets)
         some = (np.diff(old.offsets) > 0) & (np.diff(results.offsets) > 0)
-        # The withdrawn value nearest to being the extremum.
+        # The withdrawn value closest to being the extremum.
         worst = self._best(old, self.argument, least=False)
         weakest = self._best(results, self.output, least=True)
         clear = TOLERANCE * (np.abs(worst) + np.abs(weakest))
@@ -49,7 +49,7 @@ class PatchExtremum:
         return good
 
     def _best(self, relation: Relation, name: str, *, least: bool) -> FloatArray:
-        """Per group the best value (or the least of its values), as ``max`` sees it."""
+        """Return per group the best value (or the least of its values) in the order of ``max``."""
         sign = 1.0 if self.function == "max" else -1.0
         low, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
         values = np.minimum(sign * low, sign * high) if least else np.maximum(sign * low, sign * high)
@@ -60,7 +60,7 @@ class PatchExtremum:
     def patched(
         self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
     ) -> Relation:
-        """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
+        """Replace ``old`` by ``new`` in the results, all patchable; ``around`` contains all their windows."""
         upper = self.function == "max"
         whole = self._news(old, new, results, around)
         top = sliding_extremum(whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size, upper=upper)
@@ -68,7 +68,7 @@ class PatchExtremum:
         ref = np.concatenate([results.ref, top.ref])
         lo, hi = np.concatenate([results.lo, top.lo]), np.concatenate([results.hi, top.hi])
         c = np.concatenate([_wide(results.models[self.output], width), _wide(top.c, width)])
-        # Of every group the results are one function and the new values' windows the other.
+        # In every group the results are one function and the new values' windows the other.
         n = results.groups
         starts = np.stack([results.offsets[:-1], top.offsets[:-1] + len(results)], axis=1).ravel()
         ends = np.stack([results.offsets[1:], top.offsets[1:] + len(results)], axis=1).ravel()
@@ -91,7 +91,7 @@ class PatchExtremum:
     def _news(
         self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
     ) -> PatchFunction:
-        """The new values, and a value that beats nothing in all other time around."""
+        """Return the new values, filled around with a value that never wins."""
         cells = compared(old, new, self.argument, bounds=False).cells
         lowest = np.minimum(
             self._best(results, self.output, least=True), self._best(new, self.argument, least=True)
@@ -101,7 +101,7 @@ class PatchExtremum:
         return filled(cells, c, around, lowest if self.function == "max" else -lowest)
 
     def _largest(self, new: Relation) -> FloatArray:
-        """Per group the largest bound of the new values."""
+        """Return per group the largest bound of the new values."""
         found = np.zeros(new.groups)
         np.maximum.at(found, new.group, new.err[self.argument])
         return found

@@ -1,16 +1,16 @@
-"""Sums and averages over windows, patched: what was given, plus the integral of what changed (semantics 7.5).
+"""Patch window sums and averages: add the integral of the change to the stored result (semantics 7.5).
 
-With ``d = new - old``, zero where nothing changed, ``W_new(t) = W_old(t) + ∫ d over [t - size, t)``: linear, so exact but for
-rounding. The bound stays as it was, which holds where the bounds of the input stay as they were at every instant: err, drift and
-certainty of old and new rows must be the same, and no hole may open or close. A correction that was added to a model has its
-rounding in err and drift (:data:`~pulse.operators.patch.base.SLIGHT`): by ``e`` and ``f`` more these add at most
-``max(e, 2 f / size)`` to the bound of an average, ``size`` times that to the bound of a sum. So
+With ``d = new - old``, zero where nothing changed, ``W_new(t) = W_old(t) + ∫ d over [t - size, t)``: linear, so exact up to
+rounding. The stored bound stays valid if the bounds of the input are unchanged at every instant: err, drift and certainty of old
+and new rows must be equal, and no hole may open or close. A corrected model includes its rounding in err and drift
+(:data:`~pulse.operators.patch.base.SLIGHT`): increases by ``e`` and ``f`` add at most ``max(e, 2 f / size)`` to the bound of an
+average, ``size`` times that to the bound of a sum. So
 
-* values equal those of a replay to rounding (well below 1e-9 of the terms added);
-* bounds are those of the stored rows. A replay cuts rows at the new knots as well and bounds each part on its own, so a
-  patched bound is never smaller than the replayed one at any instant, and both are true.
+* values equal those of a replay up to rounding (well below 1e-9 of the terms added);
+* bounds are those of the stored rows. A replay also cuts rows at the new knots and bounds each part on its own, so a
+  patched bound is never smaller than the replayed one at any instant, and both are valid.
 
-Anything else falls back to a replay.
+Everything else falls back to a replay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pulse.operators.patch.base import PatchFunction, common, compared, filled, 
 
 @dataclass(frozen=True)
 class PatchIntegral:
-    """As :class:`~pulse.operators.windows.integral.Integral`."""
+    """The patch of :class:`~pulse.operators.windows.integral.Integral`."""
 
     function: str
     argument: str
@@ -37,7 +37,7 @@ class PatchIntegral:
     size: int
 
     def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
-        """Which groups can be patched."""
+        """Return which groups can be patched."""
         found = compared(old.ranges_only(), new.ranges_only(), self.argument, bounds=True)
         some: BoolArray = found.alike & (np.diff(found.cells.offsets) > 0)
         return some
@@ -45,7 +45,7 @@ class PatchIntegral:
     def patched(
         self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
     ) -> Relation:
-        """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
+        """Replace ``old`` by ``new`` in the results, all patchable; ``around`` contains all their windows."""
         whole, more = self._changed(old, new, around)
         offsets, ref, lo, hi, c, _, _ = window_integral(
             whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size
@@ -64,7 +64,7 @@ class PatchIntegral:
     def _changed(
         self, old: Relation, new: Relation, around: tuple[IntArray, IntArray]
     ) -> tuple[PatchFunction, FloatArray]:
-        """``new - old``, zero in all other time around; and per group what the bound of a result grows by."""
+        """Return ``new - old``, filled around with zero, and per group the increase of a result's bound."""
         old, new = old.ranges_only(), new.ranges_only()
         found = compared(old, new, self.argument, bounds=True)
         cells = found.cells

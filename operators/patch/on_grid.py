@@ -1,9 +1,9 @@
-"""Results that are given at closing times only, patched there (semantics 3.8, 7.5).
+"""Patch results that exist at closing times only (semantics 3.8, 7.5).
 
-A window that closes at ``t`` covers ``[t - size, t)``: a step that begins at ``t`` has no part in it, and neither has one that
-ended at ``t - size``, so the result at ``t`` may be that of no instant around it. What changes make of a window is evaluated at
-its closing time, straight from them, as :mod:`pulse.operators.windows.on_grid` evaluates the window itself. What can be patched,
-and what becomes of bounds, is as for results at all instants.
+A window that closes at ``t`` covers ``[t - size, t)``: it excludes a step that begins at ``t`` and one that ended at
+``t - size``, so the result at ``t`` may differ from that at every instant nearby. The effect of changes on a window is therefore
+evaluated directly at its closing time, as :mod:`pulse.operators.windows.on_grid` evaluates the window itself. The conditions for
+a patch and the resulting bounds are those of results at all instants.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pulse.operators.patch.tuple_window import Count, PatchPoints
 
 @dataclass(frozen=True)
 class PointClosings(PatchPoints):
-    """Windows over tuples."""
+    """The patch of windows over tuples."""
 
     every: int
 
@@ -38,26 +38,26 @@ class PointClosings(PatchPoints):
         around: tuple[IntArray, IntArray],
         count: Count | None = None,
     ) -> Relation:
-        """As for all closing times; ``around`` is not needed."""
+        """Patch as for all closing times; ``around`` is unused."""
         instants, group = split(new.ref, new.lo)[0], results.group
         spans = np.stack([new.offsets[group], new.offsets[group + 1]], axis=1)
         closings = _closings(results)
         held = locate(instants, instants + 1, spans, np.stack([closings - self.size, closings], axis=1))
         by = self._changes(old, new, held[:, 0], held[:, 1])
-        value = self._together(results.models[self.output][:, 0], by, group, closings, count)
+        value = self._combined(results.models[self.output][:, 0], by, group, closings, count)
         return _with(results, self.output, value, results.err[self.output])
 
 
 @dataclass(frozen=True)
 class IntegralClosings(PatchIntegral):
-    """Sums and averages over ranges."""
+    """The patch of sums and averages over ranges."""
 
     every: int
 
     def patched(
         self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
     ) -> Relation:
-        """As for all closing times."""
+        """Patch as for all closing times."""
         whole, more = self._changed(old, new, around)
         (found,) = window_averages_every(
             (whole.ref, whole.lo, whole.hi, whole.c),
@@ -76,14 +76,14 @@ class IntegralClosings(PatchIntegral):
 
 @dataclass(frozen=True)
 class ExtremumClosings(PatchExtremum):
-    """Extrema over ranges."""
+    """The patch of extrema over ranges."""
 
     every: int
 
     def patched(
         self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
     ) -> Relation:
-        """As for all closing times."""
+        """Patch as for all closing times."""
         whole, upper = self._news(old, new, results, around), self.function == "max"
         n = len(whole.ref)
         found = window_extremum_every(
@@ -107,14 +107,14 @@ def _closings(results: Relation) -> IntArray:
 
 
 def _places(found: GridWindows, results: Relation, every: int) -> IntArray:
-    """Where the windows of results are among all that close around them; the time around a group has no hole."""
+    """Locate the results' windows among all that close around them; the time around a group has no hole."""
     stretch = np.searchsorted(found.group, results.group)
     places: IntArray = found.offsets[stretch] + (_closings(results) - found.first[stretch]) // every
     return places
 
 
 def _with(results: Relation, output: str, value: FloatArray, err: FloatArray) -> Relation:
-    """Results with other values."""
+    """Replace values and bounds of results."""
     return replace(
         results, models={output: value[:, None]}, err={output: err}, drift={}, unmodelled={}, lineage=None
     )

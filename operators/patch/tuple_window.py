@@ -1,9 +1,9 @@
-"""Aggregates over windows of tuples, patched: subtract the old value, add the new (semantics 7.5, 7.8).
+"""Patch aggregates over windows of tuples: subtract the old value, add the new (semantics 7.5, 7.8).
 
-Tuples replaced at their instants leave every window the tuples it had, so a sum changes by the difference of their values, a
-count not at all, and an extremum only as far as a new value beats it, while the old one did not make it. An average changes by
-the difference over how many there are, which has to be told: it is not stored. Insertions and deletions, bounds and
-certainty that change are left to a replay. Bounds stay as they are.
+Replacing tuples at their instants keeps every window's tuples, so a sum changes by the difference of their values, a
+count not at all, and an extremum only if a new value beats it, provided that the old one did not attain it. An average changes by
+the difference divided by the number of tuples, which the caller supplies, as it is not stored. Insertions, deletions and changes
+of bounds or certainty are left to a replay. Bounds stay unchanged.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pulse.operators.output.diff import TOLERANCE
 from pulse.operators.patch.base import PatchFunction, common, filled, recut
 
 Count = Callable[[IntArray, IntArray], IntArray]
-"""How many tuples of a group (first argument) the window that closes at an instant (second) holds, for each pair."""
+"""A function that counts the tuples of a group (first argument) in the window closing at an instant (second), for each pair."""
 
 
 @dataclass(frozen=True)
 class PatchPoints:
-    """As :class:`~pulse.operators.windows.tuple_window.PointWindow`."""
+    """The patch of :class:`~pulse.operators.windows.tuple_window.PointWindow`."""
 
     function: str
     argument: str
@@ -37,11 +37,11 @@ class PatchPoints:
     size: int
 
     def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
-        """Which groups can be patched."""
+        """Return which groups can be patched."""
         good: BoolArray = (np.diff(old.offsets) == np.diff(new.offsets)) & (np.diff(results.offsets) > 0)
         if self.function not in ("sum", "count"):
-            # How many there are must not be in doubt; nor is the bound of a doubtful extremum, the width of what lies in the
-            # window, what it was when one of the values is another.
+            # The number of tuples must be certain; and the bound of an uncertain extremum, the width of the window's values,
+            # changes with any of the values.
             np.logical_and.at(good, results.group, results.certainty == CERTAIN)
         as_many = np.flatnonzero(good)
         one, other = old.select_groups(as_many), new.select_groups(as_many)
@@ -64,7 +64,7 @@ class PatchPoints:
         around: tuple[IntArray, IntArray],
         count: Count | None = None,
     ) -> Relation:
-        """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
+        """Replace ``old`` by ``new`` in the results, all patchable; ``around`` contains all their windows."""
         spans = window_pieces(split(new.ref, new.lo)[0], new.offsets, self.size)
         values = self._changes(old, new, spans.tail, spans.head)
         zero = np.zeros(len(values))
@@ -76,7 +76,7 @@ class PatchPoints:
             np.zeros((len(values), 2), np.int64),
         )
         fill = np.zeros(new.groups)
-        if not self._sums:  # a value that beats nothing
+        if not self._sums:  # a value that never wins
             low = self._weakest(results)
             fill = self._sign * (low - np.maximum(np.abs(low), 1.0))
         change: PatchFunction = filled(windows, values[:, None], around, fill)
@@ -85,7 +85,7 @@ class PatchPoints:
         by = coefficients_at(both, 1, change.ref, change.c)
         group = np.repeat(np.arange(new.groups), np.diff(both.offsets))
         closings = both.ref + np.rint(both.lo * 1e6).astype(np.int64)
-        value = self._together(was[:, 0], by[:, 0], group, closings, count)
+        value = self._combined(was[:, 0], by[:, 0], group, closings, count)
         err = results.err[self.output][both.index[:, 0]]
         return recut(results, both, {self.output: value[:, None]}, {self.output: err})
 
@@ -98,13 +98,13 @@ class PatchPoints:
         return -1.0 if self.function == "min" else 1.0
 
     def _weakest(self, results: Relation) -> FloatArray:
-        """Per group the least of the results, as ``max`` sees it."""
+        """Return per group the least result in the order of ``max``."""
         found = np.full(results.groups, np.inf)
         np.minimum.at(found, results.group, self._sign * results.models[self.output][:, 0])
         return found
 
     def _changes(self, old: Relation, new: Relation, tail: IntArray, head: IntArray) -> FloatArray:
-        """What the changed tuples ``tail[i]:head[i]`` do to a window: how much they add, or the best of them."""
+        """Return the effect of the changed tuples ``tail[i]:head[i]`` on a window: their sum, or the best of them."""
         x = evaluate(new.models[self.argument], new.lo)
         if self.function == "count":
             x = np.zeros(len(x))
@@ -115,16 +115,16 @@ class PatchPoints:
         )
         return found
 
-    def _together(
+    def _combined(
         self, was: FloatArray, by: FloatArray, group: IntArray, closings: IntArray, count: Count | None
     ) -> FloatArray:
-        """What windows gave, with what changed in them."""
+        """Combine stored window results with the changes in them."""
         sign = self._sign
         if not self._sums:
             best: FloatArray = sign * np.maximum(sign * was, sign * by)
             return best
         if self.function == "avg":
             if count is None:
-                raise ValueError("patch of an average over tuples: expected how many there are, got None")
+                raise ValueError("patch of an average over tuples: expected a count of the tuples, got None")
             by = by / np.maximum(count(group, closings), 1)
         return was + by

@@ -1,11 +1,11 @@
-"""From revised tuples to revised segments: only what a correction touches is modelled anew (semantics 7.2, 7.7).
+"""Refit segments after revisions of tuples, limited to what a correction touches (semantics 7.2, 7.7).
 
-1 Transforms: the tuples are corrected (:mod:`pulse.operators.refit.apply_revisions`), the truths before and after compared
-  (:mod:`pulse.operators.refit.truth_diff`), and the segments over what changed withdrawn and replaced.
-2 Bounds: what stays certified is kept as it is, everything else measured anew. Where no bound on the drift was asked, a revision
-  changes the integrals of the truth and the segments' drift certifies nothing any more: see :func:`without_drift`.
+1 Transforms: corrects the tuples (:mod:`pulse.operators.refit.apply_revisions`), compares the truths before and after
+  (:mod:`pulse.operators.refit.truth_diff`), and withdraws and replaces the segments over what changed.
+2 Bounds: segments that stay certified are kept unchanged, all others are measured again. Without a requested drift bound, a
+  revision changes the integrals of the truth and the segments' drift no longer certifies anything: see :func:`without_drift`.
 3 Inverts: as the fit does.
-4 Revises: this is where revisions of segments come from.
+4 Revises: revisions of segments originate here.
 5 Accents: as the fit.
 """
 
@@ -38,10 +38,16 @@ def refit(
 ) -> Refitted:
     """Correct a model by revisions of its tuples.
 
-    ``tuples`` and ``segments`` are tables, complete for the keys revised and by key and time, or functions that are asked for
-    regions: the tuples in them and one on either side of each, the segments that meet them. ``ends``: the rows of the keys'
-    ends, if a later fit is to go on from them. ``told`` gives tuples as they are named in reasons, if not as they are.
-    ``drops``: where attributes are dropped by accents.
+    Parameters
+    ----------
+    spec : the specification of the model's fit
+    tuples : a table, complete for the revised keys, by key and time; or a function from regions to the tuples in them plus one
+        on either side of each
+    segments : a batch, complete for the revised keys, by key and time; or a function from regions to the segments that meet them
+    revisions : the revisions to apply
+    ends : the rows of the keys' ends if a later fit continues from them, default None
+    told : a function that restores the recorded form of tuples for reasons, default None (tuples as they are)
+    drops : the instants at which accents drop attributes, default None
     """
     job = (RefitPoints if spec.schema.points else Refit)(spec, tuples, segments, revisions, told, drops)
     job.run()

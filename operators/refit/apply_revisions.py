@@ -1,8 +1,8 @@
-"""Revisions applied to tuples: the history as it should have been recorded, and what fits nowhere (semantics 7.1, 7.3).
+"""Apply revisions to tuples: compute the corrected history and the revisions that do not apply (semantics 7.1, 7.3).
 
-A tuple is known by its key, its time and all its values. Of several equal ones the last goes. What is inserted stands after
-the tuples of its instant; a replacement at the same key and instant takes the place of the tuple it replaces, any other one is a
-deletion and an insertion. Revisions are applied in order of arrival, so they may revise what revisions brought.
+Key, time and all values identify a tuple; of several equal ones the last is removed. An insertion goes after the tuples of its
+instant. A replacement at the same key and instant takes the place of the tuple it replaces; any other replacement is a deletion
+and an insertion. Revisions apply in order of arrival, so they may revise tuples that revisions inserted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ROOM = 1 << 62
 
 
 class Corrected(NamedTuple):
-    """``tuples`` by key and time after the revisions; ``applied[e]`` per element; ``aside``: rows that did not fit, and why.
+    """The corrected ``tuples`` by key and time; ``applied[e]`` per element; ``aside``: rejected rows with reasons.
 
-    ``both`` holds the tuples before, then the revisions' rows; ``before`` and ``after`` are the rows of it that make up the
-    histories, by key and time, ``key`` and ``time`` those of its rows, ``change`` codes of their unmodelled attributes, ``ends``
-    where an attribute of theirs is dropped (None: nowhere).
+    ``both`` holds the tuples before, then the revisions' rows; ``before`` and ``after`` are its rows that form the histories, by
+    key and time. Per row of ``both``: ``key``, ``time``, ``change`` (codes of the unmodelled attributes) and ``ends`` (when one
+    of its attributes is dropped; None: never).
     """
 
     tuples: pa.Table
@@ -57,8 +57,8 @@ def correct(
 ) -> Corrected:
     """Apply revisions to tuples (by key and time, in order of arrival where both are equal).
 
-    With ``nonfinite="hole"`` a new value that is no number is a tuple that ends what is known, else it is set aside. ``told``
-    gives tuples as reasons name them: in the units they were recorded in, say.
+    With ``nonfinite="hole"`` a new non-finite value is a tuple that ends the known truth, else it is set aside. ``told``
+    restores the recorded form of tuples for reasons, such as their recorded units.
     """
     schema = revisions.schema
     rows = revisions.table.drop_columns([KIND, KNOWN])
@@ -93,7 +93,7 @@ def correct(
 
 
 def as_tuples(table: pa.Table, schema: StreamSchema) -> pa.Table:
-    """The columns of tuples, in the order and types that revisions have them."""
+    """Select the columns of tuples, in the order and types of revisions."""
     check_columns(table.schema, schema, "tuples")
     types = dict(schema.key) | dict(schema.unmodelled) | dict.fromkeys(schema.modelled_names, pa.float64())
     columns: dict[str, Any] = {}
@@ -111,7 +111,7 @@ def as_tuples(table: pa.Table, schema: StreamSchema) -> pa.Table:
 
 
 def dense(key: IntArray, time: IntArray) -> IntArray:
-    """Per row a number that is equal for equal keys and times, and orders as they do, from 0 without gaps.
+    """Rank rows by (key, time): equal pairs get equal numbers, from 0 without gaps.
 
     >>> dense(np.array([1, 0, 1, 1]), np.array([5, 9, 4, 5])).tolist()
     [2, 0, 1, 2]
@@ -121,7 +121,7 @@ def dense(key: IntArray, time: IntArray) -> IntArray:
     low, high = int(time.min()), int(time.max())
     new = np.zeros(len(key), dtype=np.int64)
     out = np.empty(len(key), dtype=np.int64)
-    # One number a row sorts several times faster than two.
+    # Sorting one number per row is several times faster than sorting two.
     if (int(key.max()) + 1) * (high - low + 1) < _ROOM:
         place = key * (high - low + 1) + (time - low)
         order = np.argsort(place)
@@ -134,7 +134,7 @@ def dense(key: IntArray, time: IntArray) -> IntArray:
 
 
 class _Ledger:
-    """Which rows of ``both`` (``n`` tuples, then rows of revisions) are recorded, and in what order at one instant."""
+    """The recorded rows of ``both`` (``n`` tuples, then rows of revisions) and their order at each instant."""
 
     def __init__(
         self, both: pa.Table, n: int, instant: IntArray, schema: StreamSchema, told: Telling | None = None
@@ -143,7 +143,7 @@ class _Ledger:
         named = np.zeros(int(instant.max(initial=-1)) + 1, dtype=bool)
         named[instant[n:]] = True
         near = np.append(np.flatnonzero(named[instant[:n]]), np.arange(n, len(instant)))
-        # Only rows of instants that are named can be meant: the others need no identity.
+        # Revisions refer only to rows at the instants they name: the others need no identity.
         self.identity = np.full(len(instant), -1, dtype=np.int64)
         values = both.select([*schema.modelled_names, *schema.unmodelled_names]).take(pa.array(near))
         self.identity[near] = row_codes(values, instant[near])
@@ -156,7 +156,7 @@ class _Ledger:
             self.recorded.setdefault(who, []).append(row)
 
     def apply(self, revisions: Revisions, finite: BoolArray | None) -> tuple[BoolArray, dict[int, str]]:
-        """Which elements were applied, and why the others were not."""
+        """Apply the revisions; return which elements were applied, and the reasons for the others."""
         n, identity, instant = self.n, self.identity.tolist(), self.instant.tolist()
         applied = np.ones(len(revisions), dtype=bool)
         reasons: dict[int, str] = {}
@@ -165,7 +165,7 @@ class _Ledger:
         pairs = zip(revisions.old_rows.tolist(), revisions.new_rows.tolist(), strict=True)
         for element, (old, new) in enumerate(pairs):
             if new >= 0 and finite is not None and not finite[new]:
-                reasons[element] = f"not finite: expected numbers, got {self._said(n + new)}"
+                reasons[element] = f"not finite: expected numbers, got {self._described(n + new)}"
                 continue
             gone = -1
             if old >= 0:
@@ -189,24 +189,24 @@ class _Ledger:
         return applied, reasons
 
     def after(self) -> IntArray:
-        """The rows recorded now, by key, time and place."""
+        """Return the rows recorded now, by key, time and place."""
         rows = np.flatnonzero(self.alive)
         return rows[np.lexsort((self.place[rows], self.instant[rows]))]
 
-    def _said(self, row: int) -> str:
+    def _described(self, row: int) -> str:
         names = [*self.schema.modelled_names, *self.schema.unmodelled_names]
-        said = self.both.slice(row, 1)
-        said = said if self.told is None else self.told(said)
-        return ", ".join(f"{name} = {said.column(name)[0].as_py()!r}" for name in names)
+        row_values = self.both.slice(row, 1)
+        row_values = row_values if self.told is None else self.told(row_values)
+        return ", ".join(f"{name} = {row_values.column(name)[0].as_py()!r}" for name in names)
 
     def _mismatch(self, row: int, held: list[int], replaces: bool) -> str:
         key = ", ".join(f"{name}={self.both.column(name)[row].as_py()!r}" for name in self.schema.key_names)
         at = f"at {format_instant(self.both.column(self.schema.time).cast(pa.int64())[row].as_py())}"
-        return not_recorded(f"{key or 'the only key'}, {at}", row, held, self._said, replaces=replaces)
+        return not_recorded(f"{key or 'the only key'}, {at}", row, held, self._described, replaces=replaces)
 
 
 def row_codes(rows: pa.Table, within: IntArray | None = None) -> IntArray:
-    """Numbers that are equal for equal rows, of equal ``within``; -0.0 is 0.0, and what is no number is like its kind.
+    """Number the rows so that equal rows of equal ``within`` get equal numbers; -0.0 equals 0.0, and all NaNs are equal.
 
     >>> row_codes(pa.table({"x": [0.0, 1.0, -0.0], "u": ["p", "p", "p"]})).tolist()
     [0, 1, 0]
@@ -222,7 +222,7 @@ def row_codes(rows: pa.Table, within: IntArray | None = None) -> IntArray:
 
 
 def _aside(revisions: Revisions, reasons: dict[int, str]) -> pa.Table:
-    """The rows of elements that were not applied, each with its element's reason."""
+    """Return the rows of the elements that were not applied, each with its element's reason."""
     rows, texts = [], []
     for element, reason in reasons.items():
         for row in (int(revisions.old_rows[element]), int(revisions.new_rows[element])):

@@ -1,9 +1,9 @@
-"""Exact patches: a model moved by exactly what the truth moved by (semantics 1.5, 7.2).
+"""Patch a model exactly: move it by the change of the truth (semantics 1.5, 7.2).
 
 On a cell (:mod:`pulse.operators.refit.truth_diff`) old and new truth are lines, so ``new model = old model + (new truth - old
-truth)`` is a polynomial, and model less truth is what it was at every instant: err and drift of the cell's segments and of all
-that follow stay certified as they are. Rounding is added to those of the patched piece; what follows has room for it, as its own
-bounds allow for eight units in the last place of all that was added up before. A sample is true at its tuple alone: there the
+truth)`` is a polynomial, and model minus truth is unchanged at every instant: err and drift of the cell's segments and of all
+later ones stay certified. Rounding is added to those of the patched piece; later segments have room for it, as their own
+bounds allow for eight units in the last place of the sum before them. A sample is true at its tuple alone: there the
 model becomes the sample, up to the next tuple.
 """
 
@@ -30,7 +30,7 @@ from pulse.operators.refit.truth_diff import TruthCells, TruthPieces
 def patch(
     held: SegmentIndex, pairs: Pairs, cells: TruthCells, new: TruthPieces, corrected: Corrected, spec: FitSpec
 ) -> tuple[SegmentBatch, int]:
-    """The pairs' common ranges as patched segments, and how many of them may miss an asked bound.
+    """Patch the pairs' common ranges; return the segments and how many may exceed a requested bound.
 
     Every pair's cell has a truth before and after.
     """
@@ -88,7 +88,7 @@ def _moved(
     differs: BoolArray,
     truth: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Coefficients after the patch, about the shifted references, and the rounding that came in."""
+    """Return the patched coefficients about the shifted references, and the rounding error added."""
     c = old.coefficients(name)
     if c.shape[1] == 1 and truth == LINEAR and differs.any():
         c = np.column_stack([c, np.zeros(len(c))])
@@ -100,7 +100,7 @@ def _moved(
         c[:, 0] += np.where(differs, y[2], 0.0)
         exact = exact | differs
     else:
-        # Where the model is the old truth it becomes the new one to the last bit.
+        # Where the model equals the old truth it becomes the new truth, bit for bit.
         exact &= ~differs | (
             (c[:, 0] == y[0]) & (c[:, 1:] == 0.0).all(axis=1) & (y[0] == y[1]) & (y[2] == y[3])
         )
@@ -110,40 +110,40 @@ def _moved(
             c[:, 1] = np.where(differs, slope, c[:, 1])
             size += np.where(differs, np.abs(c[:, 1]) * seconds, 0.0)
     size += np.abs(y).max(axis=0) + LEAST
-    # Instants are known to a grain, as the fit reckons with.
+    # Instants are exact to a grain; the fit makes the same allowance.
     loose = GRAIN * np.abs(c[:, 1]) if c.shape[1] > 1 else 0.0
     return c, np.where(exact, 0.0, 4 * ROUNDING * size + loose)
 
 
 def _sizes(c: FloatArray, x: FloatArray) -> FloatArray:
-    """No less than any number met when evaluating ``c`` up to ``x``."""
+    """Return an upper bound on the magnitudes met when evaluating ``c`` up to ``x``."""
     total: FloatArray = (np.abs(c) * x[:, None] ** np.arange(c.shape[1])).sum(axis=1)
     return total
 
 
 def _lists(c: FloatArray, count: IntArray) -> tuple[FloatArray, IntArray]:
-    """Coefficients as flat values and offsets: as many as there were, or as it takes."""
+    """Flatten coefficients to values and offsets, keeping at least the old count and all non-zero terms."""
     used = np.where(c != 0.0, np.arange(1, c.shape[1] + 1), 1).max(axis=1, initial=1)
     count = np.minimum(np.maximum(count, used), c.shape[1])
     return c[np.arange(c.shape[1]) < count[:, None]], np.concatenate([[0], np.cumsum(count)])
 
 
-def _misses(certified: Any, asked: Any, y: FloatArray) -> BoolArray:
-    """Whether a bound may exceed what was asked where the truth is smallest on a cell."""
-    if asked is None:
+def _misses(certified: Any, requested: Any, y: FloatArray) -> BoolArray:
+    """Return whether a certified bound may exceed the requested one where the truth is smallest on a cell."""
+    if requested is None:
         return np.zeros(len(certified), dtype=bool)
-    over: BoolArray = certified > asked.at(_least(y)) * (1 + 1e-9) + 1e-14 * np.abs(y).max(axis=0)
+    over: BoolArray = certified > requested.at(_least(y)) * (1 + 1e-9) + 1e-14 * np.abs(y).max(axis=0)
     return over
 
 
 def _least(y: FloatArray) -> FloatArray:
-    """The smallest magnitude on a straight way from ``y[0]`` to ``y[1]``."""
+    """Return the smallest magnitude on the line from ``y[0]`` to ``y[1]``."""
     least: FloatArray = np.where((y[0] < 0.0) != (y[1] < 0.0), 0.0, np.minimum(np.abs(y[0]), np.abs(y[1])))
     return least
 
 
 def absorbs(held: SegmentIndex, pairs: Pairs, cells: TruthCells, spec: FitSpec) -> BoolArray:
-    """Per pair, whether the new truth lies within the segment's certified bounds on all of their common range."""
+    """Return per pair whether the new truth stays within the segment's certified bounds on their common range."""
     old, cell = held.ranges.take(pairs.segment), cells.take(pairs.stretch)
     begin = (cell.begin - old.ref) / MICROSECONDS
     seconds = (cell.end - cell.begin) / MICROSECONDS
@@ -165,11 +165,11 @@ def absorbs(held: SegmentIndex, pairs: Pairs, cells: TruthCells, spec: FitSpec) 
             off = np.maximum(np.abs(least), np.abs(most))
             needed = cell.differs[a]
             size += np.abs(slope) * np.maximum(np.abs(begin), np.abs(pairs.hi))
-        # Constants are compared to the last bit, so that a lossless model absorbs what repeats it.
+        # Constants are compared exactly, so that a lossless model absorbs a truth that repeats it.
         room = np.where(flat, err * (1.0 - ROUNDING), err - 4 * ROUNDING * size)
-        asked = spec.error[a]
-        if asked is not None:  # a relative bound shrinks with the truth
-            room = np.minimum(room, asked.at(_least(y)))
+        requested = spec.error[a]
+        if requested is not None:  # a relative bound shrinks with the truth
+            room = np.minimum(room, requested.at(_least(y)))
         result &= ~needed | (off <= room)
     return result
 

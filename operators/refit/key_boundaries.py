@@ -1,8 +1,8 @@
-"""Where a key ends after its tuples were revised: what a later fit goes on from (:mod:`pulse.operators.fit.key_boundaries`).
+"""Revise the rows of keys' ends, from which a later fit continues (:mod:`pulse.operators.fit.key_boundaries`).
 
-The row of a key's end is its newest tuple, with the difference of the integrals that stands there (as ``drift``) and the weight
-it carries (as ``err``), whose rounding goes with it. Where the difference is known only by a bound ``E``, the row says a
-difference of 0 and a weight whose rounding is ``E``: what goes on from there adds it to what it certifies.
+The row of a key's end is its newest tuple, with the difference of the integrals there (as ``drift``) and the weight that
+determines its rounding (as ``err``). Where only a bound ``E`` on the difference is known, the row holds a difference of 0 and a
+weight whose rounding is ``E``: a fit that continues from there adds it to its certificates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pulse.operators.refit.truth_diff import among
 
 
 class IntegralCarry(NamedTuple):
-    """How integrals stand where fits ended: key, instant, difference and weight ``[n, A]``."""
+    """The integrals where fits ended: key, instant, difference and weight ``[n, A]``."""
 
     key: IntArray
     time: IntArray
@@ -37,13 +37,13 @@ class IntegralCarry(NamedTuple):
 
     @classmethod
     def nowhere(cls, attributes: int) -> IntegralCarry:
-        """No fit."""
+        """Create an empty carry."""
         nothing = np.zeros(0, dtype=np.int64)
         return cls(nothing, nothing, np.zeros((0, attributes)), np.zeros((0, attributes)))
 
     @classmethod
     def of(cls, fitted: FittedRanges, key: IntArray) -> IntegralCarry:
-        """At the end of every stretch; ``key`` by stretch. Stretches stand in order, and so do their segments."""
+        """Take the integrals at the end of every range; ``key`` is by range, and ranges and their segments are in order."""
         segments, of = fitted.segments, fitted.stretch
         last = np.append(of[1:] != of[:-1], True)[: len(of)]
         time, _ = split(segments.ref, segments.hi)
@@ -53,12 +53,12 @@ class IntegralCarry(NamedTuple):
         return cls(key[of[last]], time[last], fitted.delta[last], total[of[last]])
 
     def and_(self, other: IntegralCarry) -> IntegralCarry:
-        """Both."""
+        """Concatenate two carries."""
         return IntegralCarry(*(np.concatenate([a, b]) for a, b in zip(self, other, strict=True)))
 
 
 def weights(segments: SegmentBatch, name: str) -> FloatArray:
-    """Per segment, no less than the integral of what was added up in it."""
+    """Return per segment an upper bound on the integral of the magnitudes summed in it."""
     c = np.abs(segments.coefficients(name))
     x = np.maximum(np.abs(segments.lo), np.abs(segments.hi))
     size = 2.0 * (c * x[:, None] ** np.arange(c.shape[1])).sum(axis=1) + segments.err(name)
@@ -75,9 +75,9 @@ def revised_ends(
     *,
     patched: bool,
 ) -> tuple[pa.Table, pa.Table]:
-    """The rows of keys whose end may have changed, and the keys (their columns) that have no tuple any more.
+    """Return the rows of keys whose end may have changed, and the keys (their columns) without any tuple left.
 
-    ``now``: the ranges of the revised model around what changed; ``fits``: where fits of bounded integrals ended.
+    ``now``: the ranges of the revised model around the changes; ``fits``: where fits of bounded integrals ended.
     """
     schema = spec.schema
     code = key_codes(
@@ -85,16 +85,16 @@ def revised_ends(
     )
     row_of = np.full(int(corrected.key.max(initial=-1)) + 1, -1)
     row_of[code[code >= 0]] = np.flatnonzero(code >= 0)
-    told = ends.column("ref").cast(pa.int64()).to_numpy()
+    recorded = ends.column("ref").cast(pa.int64()).to_numpy()
     v = values(corrected.both, schema)
     finite = np.logical_and.reduce(np.isfinite(v), axis=0)
     before, after = _newest(corrected, corrected.before), _newest(corrected, corrected.after)
     last = _newest(corrected, corrected.after[finite[corrected.after]])
-    # The window of tuples shows a key's end only if it reaches what was known of it.
-    known = np.where(row_of >= 0, told[row_of] if len(told) else 0, EARLIEST)
+    # The tuples that were read contain a key's end only if they reach its recorded instant.
+    known = np.where(row_of >= 0, recorded[row_of] if len(recorded) else 0, EARLIEST)
     shown = (row_of < 0) | ((before >= 0) & (corrected.time[before] >= known))
     shown &= np.isin(np.arange(len(row_of)), corrected.key)
-    # It shows all of the newest instant only where a revision names that, or where all of the run was read.
+    # They contain all of the newest instant only where a revision names it, or where the whole run was read.
     named = np.arange(len(corrected.before), len(corrected.key))
     codes = np.arange(len(row_of))
     complete = among(codes, known, corrected.key[named], corrected.time[named]) | np.isin(codes, fits.key)
@@ -103,7 +103,7 @@ def revised_ends(
     here = np.flatnonzero(shown & (last >= 0))
     tuple_, newest = last[here], after[here]
     is_open = newest == tuple_
-    delta, weight = _standing(ends, row_of[here], here, corrected.time[tuple_], now, fits, spec)
+    delta, weight = _integrals_at(ends, row_of[here], here, corrected.time[tuple_], now, fits, spec)
     if not patched:
         delta, weight = np.zeros_like(delta), np.zeros_like(weight)
     table = _rows(
@@ -121,13 +121,13 @@ def revised_ends(
 
 
 def _newest(corrected: Corrected, rows: IntArray) -> IntArray:
-    """Per key the last of these rows (by key and time), or -1."""
+    """Return per key the last of these rows (by key and time), or -1."""
     out = np.full(int(corrected.key.max(initial=-1)) + 1, -1)
-    out[corrected.key[rows]] = rows  # of several the last one stays
+    out[corrected.key[rows]] = rows  # the last of several wins
     return out
 
 
-def _standing(
+def _integrals_at(
     ends: pa.Table,
     row: IntArray,
     key: IntArray,
@@ -136,19 +136,19 @@ def _standing(
     fits: IntegralCarry,
     spec: FitSpec,
 ) -> tuple[FloatArray, FloatArray]:
-    """Differences and weights at the keys' ends: of a fit that ended there, as told before, or by their bound."""
+    """Return differences and weights at the keys' ends: of a fit that ended there, as recorded, or from their bound."""
     attributes = len(spec.schema.modelled)
     delta, weight = np.zeros((len(key), attributes)), np.zeros((len(key), attributes))
     at = now.ending_at(key, time)
-    told = ends.column("ref").cast(pa.int64()).to_numpy()
-    same = (row >= 0) & (told[row] == time) if len(told) else np.zeros(len(key), dtype=bool)
+    recorded = ends.column("ref").cast(pa.int64()).to_numpy()
+    same = (row >= 0) & (recorded[row] == time) if len(recorded) else np.zeros(len(key), dtype=bool)
     fit = _fit_at(key, time, fits)
     for a, (name, truth) in enumerate(spec.schema.modelled):
         if truth == "samples" or not len(key):
             continue
         bound = now.ranges.drift(name).filled(0.0) if len(now.ranges) else np.zeros(1)
         weight[:, a] = np.where(at >= 0, bound[at] / ROUNDING, 0.0)
-        if len(told):
+        if len(recorded):
             delta[same, a] = ends.column(f"{name}_drift").to_numpy()[row[same]]
             weight[same, a] = ends.column(f"{name}_err").to_numpy()[row[same]]
         delta[fit >= 0, a] = fits.delta[fit[fit >= 0], a]
@@ -157,7 +157,7 @@ def _standing(
 
 
 def _fit_at(key: IntArray, time: IntArray, fits: IntegralCarry) -> IntArray:
-    """The fit that ended at each instant, or -1."""
+    """Return the fit that ended at each instant, or -1."""
     found = {one: i for i, one in enumerate(zip(fits.key.tolist(), fits.time.tolist(), strict=True))}
     return np.array(
         [found.get(one, -1) for one in zip(key.tolist(), time.tolist(), strict=True)], dtype=np.int64
@@ -175,7 +175,7 @@ def _rows(
 ) -> pa.Table:
     schema = spec.schema
     table = corrected.both.take(pa.array(rows))
-    apart = (corrected.time[rows] - time) / 1e6  # where a hole is newer than the newest tuple
+    apart = (corrected.time[rows] - time) / 1e6  # negative where a hole is newer than the newest tuple
     batch = SegmentBatch.from_arrays(
         schema,
         keys={name: table.column(name) for name in schema.key_names},
@@ -188,7 +188,7 @@ def _rows(
         unmodelled={name: table.column(name) for name in schema.unmodelled_names},
         at_rest=False,
     ).to_arrow()
-    for a, name in enumerate(schema.modelled_names):  # signed, so no drift of a segment
+    for a, name in enumerate(schema.modelled_names):  # signed, unlike a segment's drift
         column = batch.schema.get_field_index(f"{name}_drift")
         batch = batch.set_column(column, batch.schema.field(column), pa.array(delta[:, a]))
     return pa.Table.from_batches([batch])

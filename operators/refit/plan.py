@@ -1,9 +1,8 @@
-"""What a revision asks of a model: which segments move, which stretches are fitted anew, which runs count from elsewhere.
+"""Plan a refit: which segments move, which ranges to fit again, which runs start their integrals elsewhere.
 
-Two ways. Where no attribute has a bound on its drift, segments whose certified bound still holds *absorb* the new truth, and
-the others are fitted anew from end to end. Where integrals are bounded, segments are cut at the cells that changed and
-patched there (:mod:`pulse.operators.refit.exact_patch`); only where a run of the truth begins or joins elsewhere it is fitted
-anew.
+Without any drift bound, segments whose certified bound still holds *absorb* the new truth, and the others are refitted from end
+to end. Where integrals are bounded, segments are cut at the changed cells and patched there
+(:mod:`pulse.operators.refit.exact_patch`); a run is refitted only where it begins or joins elsewhere.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from pulse.operators.refit.ranges import RefitRanges
 from pulse.operators.refit.segment_index import Pairs, SegmentIndex
 from pulse.operators.refit.truth_diff import TruthCells, TruthDiff
 
-MOST_EXACT = 64  # pieces of truth appended without loss; more of them are worth a fit of the run
+MOST_EXACT = 64  # pieces of truth appended losslessly; with more, refit the run
 
 
 @dataclass(frozen=True, eq=False)
 class Refits:
-    """Segments withdrawn whole and stretches fitted in their place; ``moved`` per cell whether the model has to."""
+    """The segments to withdraw and the ranges to fit in their place; ``moved``: the cells whose model must change."""
 
     touched: IntArray
     stretches: RefitRanges
@@ -35,13 +34,15 @@ class Refits:
 
 
 def plan_refits(found: TruthDiff, held: SegmentIndex, spec: FitSpec) -> Refits:
-    """Without bounds on drift: what is not absorbed, segments and new stretches that meet made one."""
+    """Plan the refit without drift bounds: merge adjoining segments and new ranges that are not absorbed."""
     cells = found.cells
     pairs = held.pairs(cells.key, cells.begin, cells.end)
     both = ~cells.is_new & ~cells.is_gone
     moved = cells.moves | ~both
-    asked = both[pairs.stretch] & ~moved[pairs.stretch]
-    some = Pairs(pairs.segment[asked], pairs.stretch[asked], pairs.lo[asked], pairs.hi[asked])
+    absorbable = both[pairs.stretch] & ~moved[pairs.stretch]
+    some = Pairs(
+        pairs.segment[absorbable], pairs.stretch[absorbable], pairs.lo[absorbable], pairs.hi[absorbable]
+    )
     moved[some.stretch[~absorbs(held, some, cells, spec)]] = True
     touched = np.unique(pairs.segment[moved[pairs.stretch]])
     fresh = np.flatnonzero(cells.is_new)
@@ -57,7 +58,7 @@ def plan_refits(found: TruthDiff, held: SegmentIndex, spec: FitSpec) -> Refits:
 
 
 def _joined(parts: RefitRanges) -> RefitRanges:
-    """By key and time, those that meet made one."""
+    """Sort the ranges by key and time and merge those that meet."""
     whole, rest = split(parts.begin_ref, parts.begin)
     order = np.lexsort((rest, whole, parts.key))
     s = parts.take(order)
@@ -73,18 +74,18 @@ def _joined(parts: RefitRanges) -> RefitRanges:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Stretches where something is true that was not, neighbouring cells as one; ``before``: the range that ends there, or -1."""
+    """Ranges of new truth, neighbouring cells merged; ``before``: the range that ends there, or -1."""
 
     key: IntArray
     begin: IntArray
     end: IntArray
     cells: IntArray
     before: IntArray
-    exact: BoolArray  # to be modelled without loss, so that integrals go on as they were
+    exact: BoolArray  # to model losslessly, so that integrals continue unchanged
 
 
 def new_blocks(found: TruthDiff, held: SegmentIndex) -> Blocks:
-    """The new stretches of a truth whose integrals are bounded."""
+    """Return the ranges of new truth for bounded integrals."""
     cells = found.cells.take(found.cells.is_new)
     starts = found.new.starts[cells.after] & (found.new.begin[cells.after] == cells.begin)
     apart = np.ones(len(cells.key), dtype=bool)
@@ -100,17 +101,17 @@ def new_blocks(found: TruthDiff, held: SegmentIndex) -> Blocks:
 def broken_runs(
     found: TruthDiff, held: SegmentIndex, blocks: Blocks, spec: FitSpec
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Keys and instants of runs whose integrals no longer count from where they did, and whether only what follows is concerned.
+    """Return keys and instants of runs whose integrals start elsewhere, and whether only later time is affected.
 
-    Where no integral differs nothing has to be done; but a sloping truth cannot be patched without rounding, and what follows an
-    exact model has no room for it.
+    Where no integral differs nothing has to be done. But patching a sloping truth rounds, and an exact model that follows has no
+    room for rounding.
     """
     key, time, opened = found.break_key, found.break_time, found.opened
     drifts, exact = _drifts(held, spec)
     covering = held.covering(key, time)
-    # What begins a run now must not bring along a difference from before; the range that covers the instant bounds it.
+    # A run that begins here must not inherit a difference; the drift of the range that covers the instant bounds it.
     opens = opened & (covering >= 0) & drifts[covering] if len(drifts) else np.zeros(len(key), dtype=bool)
-    # What now goes on from something before it: a block that begins a run itself is exact, so nothing is handed on.
+    # A run now continues an earlier one; a block that begins a run itself is exact and carries no difference.
     ids = dense(np.concatenate([key, blocks.key]), np.concatenate([time, blocks.end]))
     block = np.full(int(ids.max(initial=-1)) + 1, -1)
     block[ids[len(key) :]] = np.arange(len(blocks.key))
@@ -134,7 +135,7 @@ def broken_runs(
 
 
 def _drifts(held: SegmentIndex, spec: FitSpec) -> tuple[BoolArray, BoolArray]:
-    """Per range whether an integral may differ from the truth's, and whether that of a sloping truth does not at all."""
+    """Return per range whether an integral may differ from the truth's, and whether that of a sloping truth is exact."""
     some, exact = np.zeros(len(held.ranges), dtype=bool), np.zeros(len(held.ranges), dtype=bool)
     for a, (name, truth) in enumerate(spec.schema.modelled):
         if truth != "samples":
@@ -148,7 +149,7 @@ def _drifts(held: SegmentIndex, spec: FitSpec) -> tuple[BoolArray, BoolArray]:
 def whole_runs(
     key: IntArray, time: IntArray, only_after: BoolArray, held: SegmentIndex, cells: TruthCells
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Stretches ``(key, begin, end)``: the runs of model and new truth around these instants, or what of them comes after.
+    """Return ranges ``(key, begin, end)``: the runs of model and new truth around these instants, or their parts after them.
 
     ``held`` has all segments of the keys.
     """
@@ -157,7 +158,7 @@ def whole_runs(
     begin, end = np.concatenate([held.begin, fresh.begin]), np.concatenate([held.end, fresh.end])
     order = np.lexsort((begin, keys))
     keys, begin, end = keys[order], begin[order], end[order]
-    # Ranges do not overlap, but for the microsecond that both of two neighbours were rounded to.
+    # Ranges overlap only by the microsecond to which two neighbours were rounded.
     apart = np.ones(len(keys), dtype=bool)
     apart[1:] = (keys[1:] != keys[:-1]) | (begin[1:] > end[:-1])
     chain = np.cumsum(apart) - 1
@@ -166,7 +167,7 @@ def whole_runs(
     ids = dense(np.concatenate([key, keys]), np.concatenate([time, begin]))
     at = chain[np.maximum(np.searchsorted(ids[len(key) :], ids[: len(key)], side="right") - 1, 0)]
     from_ = np.where(only_after, time, begin[first[at]])
-    # One stretch a run: the earliest of those that reach its end.
+    # One range per run: the earliest of those that reach its end.
     order = np.lexsort((from_, at))
     at, from_ = at[order], from_[order]
     one = np.append(True, at[1:] != at[:-1])[: len(at)]

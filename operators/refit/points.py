@@ -1,4 +1,4 @@
-"""Revisions of streams kept as points: an instant whose tuples changed is put in anew (semantics 1.2, 7.2)."""
+"""Refit streams of points: replace all points of each instant whose tuples changed (semantics 1.2, 7.2)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pulse.operators.refit.truth_diff import among
 
 
 class RefitPoints(Refit):
-    """Of a stream kept as points: those of an instant whose tuples changed are put in anew, nothing else (semantics 1.2)."""
+    """A refit for a stream of points: it replaces only the points of changed instants (semantics 1.2)."""
 
     def run(self) -> None:
-        """Withdraw the points of every instant whose tuples are no longer what they were, and put in those that are now."""
+        """Withdraw the points of every instant whose tuples changed, and insert the current ones."""
         self._read(self.revisions.regions())
         corrected, spec = self.corrected, self.spec
         before, after = self._instants(corrected.before), self._instants(corrected.after)
@@ -39,17 +39,17 @@ class RefitPoints(Refit):
         return list(zip(self.corrected.key[rows].tolist(), self.corrected.time[rows].tolist(), strict=True))
 
     def _instants(self, rows: IntArray) -> dict[tuple[int, int], list[tuple[object, ...]]]:
-        """What is recorded at the instants that revisions name, in order."""
+        """Return the recorded values at the instants that revisions name, in order."""
         corrected, named = self.corrected, set(self._named())
         at = list(zip(corrected.key[rows].tolist(), corrected.time[rows].tolist(), strict=True))
         here = [i for i, one in enumerate(at) if one in named]
         names = [*self.spec.schema.modelled_names, *self.spec.schema.unmodelled_names]
         table = corrected.both.select(names).take(pa.array(rows[here]))
-        said = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+        recorded = zip(*(table.column(name).to_pylist() for name in names), strict=True)
         out: dict[tuple[int, int], list[tuple[object, ...]]] = {}
-        for i, values_ in zip(here, said, strict=True):
+        for i, values_ in zip(here, recorded, strict=True):
             out.setdefault(at[i], []).append(values_)
         return out
 
-    def _fates(self) -> tuple[BoolArray, BoolArray]:
+    def _outcomes(self) -> tuple[BoolArray, BoolArray]:
         return self._of_elements(self.changed), np.ones(len(self.revisions), dtype=bool)

@@ -1,7 +1,7 @@
-"""Stretches of a corrected truth fitted anew, by the same fit that made the model (semantics 7.2).
+"""Fit time ranges of a corrected truth again, with the fit that made the model (semantics 7.2).
 
-The pieces of truth that a stretch touches are fitted whole and the segments are cut to the stretch: what holds on a range
-holds on every part of it.
+The pieces of truth that a range touches are fitted whole and the segments cut to the range: bounds on a range hold on every
+part of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pulse.operators.refit.truth_diff import TruthPieces
 
 
 class RefitRanges(NamedTuple):
-    """``[begin_ref + begin, end_ref + end)`` per key: exact microseconds and seconds from there."""
+    """Time ranges ``[begin_ref + begin, end_ref + end)`` per key: exact microseconds plus seconds."""
 
     key: IntArray
     begin_ref: IntArray
@@ -33,19 +33,19 @@ class RefitRanges(NamedTuple):
     end: FloatArray
 
     def take(self, rows: IntArray) -> RefitRanges:
-        """These, in this order."""
+        """Select ranges, in this order."""
         return RefitRanges(
             self.key[rows], self.begin_ref[rows], self.begin[rows], self.end_ref[rows], self.end[rows]
         )
 
     @classmethod
     def whole(cls, key: IntArray, begin: IntArray, end: IntArray) -> RefitRanges:
-        """Between whole microseconds."""
+        """Build ranges between whole microseconds."""
         return cls(key, begin, np.zeros(len(key)), end, np.zeros(len(key)))
 
 
 class FittedRanges(NamedTuple):
-    """The segments, the stretch each is of, and by how much the integrals differ at its end (model less truth)."""
+    """The segments, the range each belongs to, and the difference of the integrals at its end (model minus truth)."""
 
     segments: SegmentBatch
     stretch: IntArray
@@ -56,9 +56,9 @@ class FittedRanges(NamedTuple):
 def fit_stretches(
     truth: TruthPieces, stretches: RefitRanges, corrected: Corrected, spec: FitSpec, *, certified: bool
 ) -> FittedRanges:
-    """Fit what is true on the stretches (by key and time, apart from each other).
+    """Fit the truth on disjoint ranges, given by key and time.
 
-    ``certified``: every stretch begins where integrals count from, so the drifts hold; else they are left unknown.
+    ``certified``: every range begins where integrals start, so the drifts hold; else they stay unknown.
     """
     schema = spec.schema
     first, stop = _touched(truth, stretches)
@@ -102,7 +102,7 @@ def fit_stretches(
 
 
 def _touched(truth: TruthPieces, stretches: RefitRanges) -> tuple[IntArray, IntArray]:
-    """Per stretch the pieces ``first`` to ``stop`` that it overlaps."""
+    """Return per range the pieces ``first`` to ``stop`` that it overlaps."""
     n, m = len(stretches.key), len(truth.key)
     begin = stretches.begin_ref + np.floor(stretches.begin * MICROSECONDS).astype(np.int64)
     end = stretches.end_ref + np.ceil(stretches.end * MICROSECONDS).astype(np.int64)
@@ -116,7 +116,7 @@ def _touched(truth: TruthPieces, stretches: RefitRanges) -> tuple[IntArray, IntA
 
 
 def _names(stretches: RefitRanges, corrected: Corrected, key_names: tuple[str, ...]) -> Any:
-    """Keys by stretch, looked up only if an error has to name one."""
+    """Return the keys by range, looked up only when an error names one."""
 
     class Names:
         def __getitem__(self, stretch: int) -> tuple[object, ...]:

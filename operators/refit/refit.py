@@ -1,4 +1,4 @@
-"""The work of one refit: tuples corrected, truths compared, segments withdrawn and put in (:mod:`pulse.operators.refit.api`)."""
+"""Run a refit: correct tuples, compare truths, withdraw and insert segments (:mod:`pulse.operators.refit.api`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pulse.stream.revisions import Revisions
 
 
 class Refit:
-    """One call's work."""
+    """The state of one refit."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Refit:
         self.refitted_key = self.refitted_begin = self.refitted_end = np.zeros(0, dtype=np.int64)
 
     def run(self) -> None:
-        """Find out what changed, and replace the segments that do."""
+        """Find what changed, and replace the affected segments."""
         self._read(self.revisions.regions())
         cells = self.found.cells
         further = patches(self.spec) or set(self._truths()) == {"linear"}
         if further and (cells.is_new.any() or cells.is_gone.any() or self._has_points()):
-            # Whether a tuple begins or ends a run, and is a point, depends on what lies beyond it: one more shows that.
+            # Whether a tuple begins or ends a run, or is a point, depends on its further neighbours: read one more.
             self._read(Regions.concat([self.revisions.regions(), self._zones()]).merged())
         self.moved = np.ones(len(self.found.cells.key), dtype=bool)
         self.held = SegmentIndex.of(self._segments(self._zones().merged()), self.corrected)
@@ -79,7 +79,7 @@ class Refit:
         return bool(len(self.found.points_old) or len(self.found.points_new))
 
     def _zones(self) -> Regions:
-        """What changed, and a microsecond around it."""
+        """Return the changed regions, widened by a microsecond."""
         found, corrected = self.found, self.corrected
         points = np.concatenate([found.old.rows[found.points_old], found.new.rows[found.points_new]])
         time = corrected.time[points]
@@ -91,13 +91,13 @@ class Refit:
         )
 
     def _regions(self, key: IntArray, start: IntArray, end: IntArray) -> Regions:
-        """Regions of codes of keys."""
+        """Build regions from key codes."""
         code, row = np.unique(self.corrected.key, return_index=True)
         rows = row[np.searchsorted(code, key)] if len(key) else key
         table = self.corrected.both.select(self.spec.schema.key_names).take(pa.array(rows, pa.int64()))
         return Regions(tuple(column.combine_chunks() for column in table.columns), start, end)
 
-    # -- no bound on drift: absorbed, or fitted anew ------------------------------------------------------
+    # -- no bound on drift: absorb or refit ----------------------------------------------------------------
 
     def _refit(self) -> None:
         plan = plan_refits(self.found, self.held, self.spec)
@@ -121,11 +121,11 @@ class Refit:
         self.refitted_key, self.refitted_begin, self.refitted_end = plan.stretches.key, begin, end
 
     def _recode(self, key: IntArray, corrected: Corrected) -> IntArray:
-        """Codes of keys among those of another correction."""
+        """Translate key codes to those of another correction."""
         regions = self._regions(key, key, key)
         return key_codes(list(regions.keys), len(key), corrected)
 
-    # -- bounded drift: patched --------------------------------------------------------------------------
+    # -- bounded drift: patch ------------------------------------------------------------------------------
 
     def _patch(self) -> None:
         key, time, only_after = self._broken()
@@ -152,7 +152,7 @@ class Refit:
         return broken_runs(self.found, self.held, new_blocks(self.found, self.held), self.spec)
 
     def _cut(self, runs: tuple[IntArray, IntArray, IntArray]) -> None:
-        """Withdraw what runs and changed cells overlap; put in what is left of it, the patches, and the fits."""
+        """Withdraw the segments that runs and changed cells overlap; insert their remainders, the patches and the fits."""
         held, spec = self.held, self.spec
         cells = self.found.cells
         cells = cells.take(~_inside(cells.key, cells.begin, *runs))
@@ -174,7 +174,7 @@ class Refit:
         self.new += [kept, patched]
         untouched = np.ones(len(held.ranges), dtype=bool)
         untouched[touched] = False
-        settled = [held.ranges.filter(untouched), kept, patched]
+        current = [held.ranges.filter(untouched), kept, patched]
         if len(runs[0]):
             fitted = fit_stretches(
                 self.found.new, RefitRanges.whole(*runs), self.corrected, spec, certified=True
@@ -182,11 +182,11 @@ class Refit:
             self.new.append(fitted.segments)
             self.missed += fitted.missed
             self.fits = self.fits.and_(IntegralCarry.of(fitted, runs[0]))
-            settled.append(fitted.segments)
-        self._fill(runs, SegmentIndex.of(SegmentBatch.concat(settled, at_rest=False), self.corrected))
+            current.append(fitted.segments)
+        self._fill(runs, SegmentIndex.of(SegmentBatch.concat(current, at_rest=False), self.corrected))
 
-    def _fill(self, runs: tuple[IntArray, IntArray, IntArray], settled: SegmentIndex) -> None:
-        """Model what is true where nothing was: anew where it stands alone, else without loss, so that integrals go on."""
+    def _fill(self, runs: tuple[IntArray, IntArray, IntArray], current: SegmentIndex) -> None:
+        """Model newly defined truth: within the bounds where it is isolated, else losslessly, so that integrals continue."""
         blocks = new_blocks(self.found, self.held)
         outside = ~_inside(blocks.key, blocks.begin, *runs)
         for exact in (False, True):
@@ -196,8 +196,8 @@ class Refit:
             stretches = RefitRanges.whole(blocks.key[which], blocks.begin[which], blocks.end[which])
             spec = _lossless(self.spec) if exact else self.spec
             fitted = fit_stretches(self.found.new, stretches, self.corrected, spec, certified=True)
-            before = settled.ending_at(stretches.key, stretches.begin_ref)[fitted.stretch]
-            self.new.append(_inheriting(fitted.segments, settled.ranges, before))
+            before = current.ending_at(stretches.key, stretches.begin_ref)[fitted.stretch]
+            self.new.append(_inheriting(fitted.segments, current.ranges, before))
             self.missed += fitted.missed
             if not exact:
                 self.fits = self.fits.and_(IntegralCarry.of(fitted, stretches.key))
@@ -209,7 +209,7 @@ class Refit:
         gone = found.old.rows[found.points_old]
         withdrawn = held.points_at(corrected.key[gone], corrected.time[gone])
         if set(self._truths()) == {"linear"}:
-            withdrawn |= self._shown_once_more()
+            withdrawn |= self._redundant_points()
         self.old.append(self._undrifted(held.points.filter(withdrawn)))
         rows = found.new.rows[found.points_new]
         if not len(rows):
@@ -231,15 +231,15 @@ class Refit:
             at_rest=False,
         )
         if patches(self.spec):
-            now = self._now()
+            now = self._current_model()
             batch = _inheriting(batch, now.ranges, now.ending_at(corrected.key[rows], corrected.time[rows]))
         self.new.append(batch)
 
-    def _shown_once_more(self) -> BoolArray:
-        """Which points held where the truth changed are not in the truth of now.
+    def _redundant_points(self) -> BoolArray:
+        """Mark the stored points at changed instants that are not in the new truth.
 
-        A fit may show the value at which a line ends as a point, too, where tuples repeat it. No truth has such a point, so that
-        it does not go as others do.
+        Where tuples repeat the value at which a line ends, a fit may also emit it as a point. The truth has no such point, so it
+        is not withdrawn with the others.
         """
         found, held, corrected = self.found, self.held, self.corrected
         came, stay = found.new.rows[found.points_new], np.setdiff1d(found.new.point, found.points_new)
@@ -253,14 +253,14 @@ class Refit:
     def _undrifted(self, batch: SegmentBatch) -> SegmentBatch:
         return without_drift(batch, self.spec)
 
-    def _now(self) -> SegmentIndex:
-        """The model around what changed, as it is now."""
+    def _current_model(self) -> SegmentIndex:
+        """Return the current model around the changes."""
         return SegmentIndex.of(
             SegmentBatch.concat([self._untouched(), *self.new], at_rest=False), self.corrected
         )
 
     def _untouched(self) -> SegmentBatch:
-        """The ranges at hand that stay."""
+        """Return the ranges that stay."""
         ranges = self.held.ranges
         gone = SegmentBatch.concat([SegmentBatch.empty(self.spec.schema), *self.old], at_rest=False)
         key = key_codes([gone.column(name) for name in self.spec.schema.key_names], len(gone), self.corrected)
@@ -269,15 +269,15 @@ class Refit:
         mine = zip(ids[len(key) :].tolist(), ranges.lo.tolist(), ranges.hi.tolist(), strict=True)
         return ranges.filter(np.array([one not in taken for one in mine], dtype=bool))
 
-    # -- told ------------------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------
 
     def result(self, ends: pa.Table | None) -> Refitted:
-        """What goes and comes, and what became of each element."""
+        """Return the withdrawn and new segments, and the outcome of each element."""
         empty = SegmentBatch.empty(self.spec.schema)
         old = SegmentBatch.concat([empty, *self.old], at_rest=False)
         new = SegmentBatch.concat([empty, *self.new], at_rest=False).sort()
         applied, revisions = self.corrected.applied, self.revisions
-        moved, refitted = self._fates()
+        moved, refitted = self._outcomes()
         absorbed = applied & ~moved
         inserts, deletes = revisions.old_rows < 0, revisions.new_rows < 0
         counts = RevisionCounts(
@@ -311,11 +311,11 @@ class Refit:
         if ends is None:
             return None, None
         bounded = patches(self.spec)
-        now = self._now() if bounded else self.held
+        now = self._current_model() if bounded else self.held
         return revised_ends(ends, self.corrected, now, self.fits, self.spec, patched=bounded)
 
-    def _fates(self) -> tuple[BoolArray, BoolArray]:
-        """Per element whether the model moved at its instants, and whether it was fitted anew there."""
+    def _outcomes(self) -> tuple[BoolArray, BoolArray]:
+        """Return per element whether the model moved at its instants, and whether it was refitted there."""
         found, corrected, n = self.found, self.corrected, self.revisions.table.num_rows
         rows = np.arange(corrected.both.num_rows - n, corrected.both.num_rows)
         key, time = corrected.key[rows], corrected.time[rows]
@@ -326,23 +326,23 @@ class Refit:
         )
         moved |= _inside(key, time - 1, cells.key, cells.begin, cells.end) & ("linear" in self._truths())
         moved |= among(key, time, corrected.key[points], corrected.time[points])
-        anew = np.isin(key, self.refitted_key)
+        refitted = np.isin(key, self.refitted_key)
         if not patches(self.spec):
-            anew = np.ones(n, dtype=bool)
-        return tuple(self._of_elements(flags) for flags in (moved, anew))  # type: ignore[return-value]
+            refitted = np.ones(n, dtype=bool)
+        return tuple(self._of_elements(flags) for flags in (moved, refitted))  # type: ignore[return-value]
 
     def _truths(self) -> list[str]:
         return [truth.value for _, truth in self.spec.schema.modelled]
 
     def _of_elements(self, flags: BoolArray) -> BoolArray:
-        """Flags of rows as flags of elements: where one of its rows has it."""
+        """Map flags of rows to elements: set where any of the element's rows is."""
         old, new = self.revisions.old_rows, self.revisions.new_rows
         return (
             ((old >= 0) & flags[old]) | ((new >= 0) & flags[new]) if len(flags) else np.zeros(len(old), bool)
         )
 
     def _closing(self, batch: SegmentBatch, rows: IntArray) -> BoolArray:
-        """Which of the segments are points at the newest tuple of their key."""
+        """Mark the segments that are points at their key's newest tuple."""
         key = key_codes(
             [batch.column(name) for name in self.spec.schema.key_names], len(batch), self.corrected
         )
@@ -352,7 +352,7 @@ class Refit:
 
 
 def _inside(key: IntArray, time: IntArray, keys: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
-    """Which instants lie in one of the ranges, which are by key and time and overlap by a microsecond at most."""
+    """Return which instants lie in one of the ranges, given by key and time and overlapping by at most a microsecond."""
     n, m = len(key), len(keys)
     if not m:
         return np.zeros(n, dtype=bool)
@@ -364,7 +364,7 @@ def _inside(key: IntArray, time: IntArray, keys: IntArray, begin: IntArray, end:
 
 
 def _left_over(held: SegmentIndex, pairs: Pairs) -> SegmentBatch:
-    """What is left of the segments of pairs (by segment and time) between the pairs' common ranges."""
+    """Return the parts of the pairs' segments (by segment and time) outside the pairs' common ranges."""
     ranges, segment = held.ranges, pairs.segment
     first = np.append(True, segment[1:] != segment[:-1])[: len(segment)]
     last = np.append(first[1:], True)[: len(segment)]
@@ -380,7 +380,7 @@ def _left_over(held: SegmentIndex, pairs: Pairs) -> SegmentBatch:
 
 
 def _inheriting(batch: SegmentBatch, ranges: SegmentBatch, before: IntArray) -> SegmentBatch:
-    """The segments with the drift of what ends where they begin added to theirs; ``before``: rows of ranges, or -1."""
+    """Add to each segment's drift that of the range ending where it begins; ``before``: rows of ranges, or -1."""
     out = batch.to_arrow()
     for name, truth in batch.schema.modelled:
         if truth == "samples" or not len(ranges):
@@ -394,6 +394,6 @@ def _inheriting(batch: SegmentBatch, ranges: SegmentBatch, before: IntArray) -> 
 
 
 def _lossless(spec: FitSpec) -> FitSpec:
-    """The same stream without any error, by constants where they do and lines elsewhere."""
+    """Return a spec of the same stream without error: constants where they suffice, else lines."""
     nothing = tuple(None for _ in spec.drift)
     return replace(spec, error=tuple(Absolute(0.0) for _ in spec.error), drift=nothing, degree=AUTO)

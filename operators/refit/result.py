@@ -1,4 +1,4 @@
-"""What comes of revising a model: segments that go and come, what became of each revision, and which certificates remain."""
+"""Define the result of revising a model: withdrawn and new segments, the outcome of each revision and the valid certificates."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pulse.stream.revisions import Revisions
 
 @dataclass
 class RevisionCounts:
-    """What became of revisions (elements, aside as rows apart) and of segments."""
+    """Counters of revisions (elements; ``aside`` in rows) and segments."""
 
     revisions: int = 0
     inserted: int = 0
     deleted: int = 0
     replaced: int = 0
-    absorbed: int = 0  # applied, and nothing moved
-    patched: int = 0  # segments were cut and moved by what the truth moved by
-    refitted: int = 0  # segments were fitted anew
+    absorbed: int = 0  # applied without changing a segment
+    patched: int = 0  # segments were cut and moved by the change of the truth
+    refitted: int = 0  # segments were fitted again
     aside: int = 0
     segments_old: int = 0
     segments_new: int = 0
-    missed: int = 0  # new segments that may not keep an asked bound
+    missed: int = 0  # new segments that may exceed a requested bound
 
     def add(self, other: RevisionCounts) -> None:
         """Add another's counts."""
@@ -36,10 +36,11 @@ class RevisionCounts:
 
 @dataclass(frozen=True, eq=False)
 class Refitted:
-    """``old`` segments go, ``new`` ones come; ``applied`` and ``absorbed`` per element; ``log`` the revisions that were applied.
+    """The outcome of a refit: ``old`` segments are withdrawn, ``new`` ones inserted; ``log`` holds the applied revisions.
 
-    ``closing_old``, ``closing_new``: which of them are points that end a key. ``ends``: rows of keys' ends
-    (:mod:`pulse.operators.fit.key_boundaries`) that replace those of the same key, ``ended`` the keys that have none any more.
+    ``applied`` and ``absorbed`` are per element. ``closing_old`` and ``closing_new`` mark the points that end a key. ``ends``:
+    rows of keys' ends (:mod:`pulse.operators.fit.key_boundaries`) that replace those of the same key; ``ended``: keys that no
+    longer have one.
     """
 
     old: SegmentBatch
@@ -56,9 +57,9 @@ class Refitted:
 
 
 def without_drift(segments: SegmentBatch, spec: FitSpec) -> SegmentBatch:
-    """The segments as a revised model has them: no drift is certified where none was asked of any attribute.
+    """Remove the drift certificates from a revised model's segments unless a drift bound was requested.
 
-    A revision moves the truth within what a value's bound allows, and with it every integral after it.
+    A revision moves the truth within the bound on the value, and with it every later integral.
     """
     if patches(spec):
         return segments
@@ -70,5 +71,5 @@ def without_drift(segments: SegmentBatch, spec: FitSpec) -> SegmentBatch:
 
 
 def patches(spec: FitSpec) -> bool:
-    """Whether integrals are bounded, so that segments are patched rather than fitted anew."""
+    """Return whether integrals are bounded, so that segments are patched instead of refitted."""
     return any(bound is not None for bound in spec.drift)

@@ -1,4 +1,4 @@
-"""The segments a revision meets, in the order of the tuples' keys and of time, and which of them a stretch of time overlaps."""
+"""Index the segments that a revision meets, by key and time, and find those that time ranges overlap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pulse.operators.refit.apply_revisions import Corrected, dense
 
 
 class Pairs(NamedTuple):
-    """A segment and a stretch that overlap, by segment and time; ``lo`` and ``hi``: what they share about its ref."""
+    """The overlapping pairs of segments and ranges, by segment and time; ``lo``, ``hi``: the overlap, about its ref."""
 
     segment: IntArray
     stretch: IntArray
@@ -28,7 +28,7 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SegmentIndex:
-    """Segments of the keys at hand, by key and time; ``key`` their codes. Points stand apart from ranges."""
+    """The segments of the revised keys, by key and time, points separate from ranges; ``key`` holds their codes."""
 
     ranges: SegmentBatch
     key: IntArray
@@ -37,7 +37,7 @@ class SegmentIndex:
 
     @classmethod
     def of(cls, segments: SegmentBatch, corrected: Corrected) -> SegmentIndex:
-        """Those of the keys that tuples or revisions speak of."""
+        """Index the segments of the keys that occur in tuples or revisions."""
         code = key_codes(
             [segments.column(name) for name in segments.schema.key_names], len(segments), corrected
         )
@@ -51,21 +51,21 @@ class SegmentIndex:
 
     @cached_property
     def begin(self) -> IntArray:
-        """The whole microsecond at or before each range's begin."""
+        """Return the whole microsecond at or before the begin of each range."""
         return self.ranges.ref + np.floor(self.ranges.lo * MICROSECONDS).astype(np.int64)
 
     @cached_property
     def end(self) -> IntArray:
-        """The whole microsecond at or after each range's end."""
+        """Return the whole microsecond at or after the end of each range."""
         return self.ranges.ref + np.ceil(self.ranges.hi * MICROSECONDS).astype(np.int64)
 
     @cached_property
     def tolerance(self) -> FloatArray:
-        """How far a range may miss an instant and still meet it."""
+        """Return how far an instant may lie from each range and still meet it."""
         return tolerances(self.ranges.ref, self.ranges.lo, self.ranges.ref, self.ranges.hi)
 
     def pairs(self, key: IntArray, begin: IntArray, end: IntArray) -> Pairs:
-        """Which ranges overlap which stretches (by key and time, apart), by more than the timeline's tolerance."""
+        """Find the ranges that overlap the given disjoint ranges (by key and time) by more than the timeline's tolerance."""
         n, m = len(key), len(self.ranges)
         ids = dense(
             np.concatenate([key, key, self.key, self.key]), np.concatenate([begin, end, self.begin, self.end])
@@ -84,15 +84,15 @@ class SegmentIndex:
         return Pairs(segment[keep][order], stretch[keep][order], low[keep][order], high[keep][order])
 
     def ending_at(self, key: IntArray, time: IntArray) -> IntArray:
-        """The range that ends at each instant, or -1."""
+        """Return the range that ends at each instant, or -1."""
         return self._meeting(key, time, self.ranges.hi)
 
     def beginning_at(self, key: IntArray, time: IntArray) -> IntArray:
-        """The range that begins at each instant, or -1."""
+        """Return the range that begins at each instant, or -1."""
         return self._meeting(key, time, self.ranges.lo)
 
     def covering(self, key: IntArray, time: IntArray) -> IntArray:
-        """The range in which each instant lies, or -1."""
+        """Return the range that contains each instant, or -1."""
         begin = first_microsecond(self.ranges.ref, self.ranges.lo)
         end = first_microsecond(self.ranges.ref, self.ranges.hi)
         n, m = len(key), len(self.ranges)
@@ -112,14 +112,14 @@ class SegmentIndex:
         return found
 
     def points_at(self, key: IntArray, time: IntArray) -> BoolArray:
-        """Which points lie at one of the instants."""
+        """Return which points lie at one of the instants."""
         whole, _ = split(self.points.ref, self.points.lo)
         ids = dense(np.concatenate([key, self.point_key]), np.concatenate([time, whole]))
         return np.isin(ids[len(key) :], ids[: len(key)])
 
 
 def key_codes(columns: list[pa.Array], n: int, corrected: Corrected) -> IntArray:
-    """Codes of other rows' keys among those of the tuples; -1 where theirs is none of them."""
+    """Encode keys of other rows with the codes of the tuples' keys; -1 for unknown keys."""
     if not columns:
         return np.zeros(n, dtype=np.int64)
     code, row = np.unique(corrected.key, return_index=True)

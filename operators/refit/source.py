@@ -1,4 +1,4 @@
-"""Where a refit gets tuples and segments from: tables in memory, or functions that read what is asked for."""
+"""Provide a refit with tuples and segments: from tables in memory, or from functions that read regions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SegmentSource = Callable[[Regions], SegmentBatch]
 
 
 def tuple_source(tuples: pa.Table | TupleSource, schema: StreamSchema, *, nonfinite: str) -> TupleSource:
-    """A function that gives the tuples of regions and one more on either side."""
+    """Return a function that reads the tuples of regions and one more on either side."""
     return tuples if callable(tuples) else _Tuples(tuples, schema, nonfinite).read
 
 
 def segment_source(segments: SegmentBatch | SegmentSource) -> SegmentSource:
-    """A function that gives the segments that meet regions; more does no harm."""
+    """Return a function that reads the segments that meet regions; it may return more."""
     if isinstance(segments, SegmentBatch):
         whole = segments
         return lambda regions: whole
@@ -32,19 +32,19 @@ def segment_source(segments: SegmentBatch | SegmentSource) -> SegmentSource:
 
 
 class _Tuples:
-    """A table of tuples, by key and time, from which regions are taken."""
+    """A table of tuples, by key and time, that serves regions."""
 
     def __init__(self, tuples: pa.Table, schema: StreamSchema, nonfinite: str) -> None:
         self.schema = schema
         table = as_tuples(tuples, schema)
-        if nonfinite == "reject":  # no part of the truth
+        if nonfinite == "reject":  # such tuples are not part of the truth
             finite = np.isfinite(values(table, schema)).all(axis=0)
             table = table if finite.all() else table.filter(pa.array(finite))
         self.table = table.combine_chunks()
         self.time, _ = times(self.table, schema)
 
     def read(self, regions: Regions) -> pa.Table:
-        """Rows of the regions, with a neighbour on either side of each."""
+        """Return the rows of the regions, with a neighbour on either side of each."""
         n, m = self.table.num_rows, len(regions)
         columns = []
         for i, name in enumerate(self.schema.key_names):
@@ -63,7 +63,7 @@ class _Tuples:
 
 
 def _near(rows: IntArray, key: IntArray, start: IntArray, end: IntArray, of: IntArray) -> IntArray:
-    """Which sorted rows lie in one of the ranges, or right beside it."""
+    """Return which sorted rows lie in or right beside one of the ranges."""
     first, stop = np.searchsorted(rows, start, side="left"), np.searchsorted(rows, end, side="left")
     n = len(rows)
     before, after = np.maximum(first - 1, 0), np.minimum(stop, max(n - 1, 0))

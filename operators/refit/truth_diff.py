@@ -1,10 +1,10 @@
-"""Two truths compared: on which stretches of time did a revision change what is true (semantics 2.2, 2.3, 7.2).
+"""Compare the truths before and after revisions: find the time ranges on which they differ (semantics 2.2, 2.3, 7.2).
 
 The truth of a key is a sequence of *pieces* between tuples (:mod:`pulse.kernels.fit.truth_intervals`), each a line, a constant or
 silent after its first instant. The ends of the pieces before and after the revisions cut time into *cells*, on each of which both
-truths are one line, or not there at all::
+truths are one line or undefined::
 
-    before   |------------|------|        a tuple in the middle is withdrawn, one is put in at the end
+    before   |------------|------|        a tuple in the middle is deleted, one is inserted at the end
     after    |-------------------|----|
     cells    |            |      |    |   changed, changed, new
 """
@@ -36,9 +36,9 @@ NONE = -1
 
 @dataclass(frozen=True, eq=False)
 class TruthPieces:
-    """The truth of some tuples: pieces by key and time, and the points that no piece carries.
+    """The truth of some tuples: pieces by key and time, and the points that no piece covers.
 
-    ``rows[n]``: where the tuples stand in the table both truths share; ``t``, ``v`` theirs. ``found`` are the intervals
+    ``rows[n]``: the tuples' rows in the table both truths share; ``t``, ``v`` their times and values. ``found`` are the intervals
     without the points, ``point`` the tuples that are points.
     """
 
@@ -56,18 +56,18 @@ class TruthPieces:
 
     @property
     def opener(self) -> IntArray:
-        """The row of the shared table whose tuple rules each piece."""
+        """Return the row of the shared table whose tuple opens each piece."""
         return self.rows[self.found.index[:, 0]]
 
     @property
     def starts(self) -> BoolArray:
-        """Whether each piece begins a run."""
+        """Return whether each piece begins a run."""
         begins: BoolArray = self.found.flag == RUN
         return begins
 
 
 def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -> TruthPieces:
-    """The truth of these rows (by key and time) of the shared table; ``v[A, all]`` its values."""
+    """Return the truth of these rows (by key and time) of the shared table with values ``v[A, all]``."""
     key, t = corrected.key[rows], corrected.time[rows]
     own = np.ascontiguousarray(v[:, rows])
     change = np.ascontiguousarray(corrected.change[rows]) if len(corrected.change) else corrected.change
@@ -88,10 +88,10 @@ def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -
     first = own[:, index[:, 0]]
     last = np.where((spec.truth == LINEAR)[:, None], own[:, index[:, 1]], first)
     point = found.index[is_point, 0]
-    # Of equal timestamps the last one rules: a point where something else begins is none.
-    overruled = among(key[point], t[point], key[index[:, 0]], t[index[:, 0]])
-    point = point[~overruled]
-    # Nor is one that another point of its instant follows.
+    # The last of equal timestamps counts: a point where a piece begins is superseded.
+    superseded = among(key[point], t[point], key[index[:, 0]], t[index[:, 0]])
+    point = point[~superseded]
+    # So is a point that another point of its instant follows.
     twin = np.append((np.diff(key[point]) == 0) & (np.diff(t[point]) == 0), False)[: len(point)]
     point = point[~twin]
     return TruthPieces(
@@ -110,14 +110,14 @@ def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -
 
 
 def among(key: IntArray, time: IntArray, keys: IntArray, begins: IntArray) -> BoolArray:
-    """Which of the instants are among those of the second set."""
+    """Return which of the instants occur in the second set."""
     ids = dense(np.concatenate([key, keys]), np.concatenate([time, begins]))
     return np.isin(ids[: len(key)], ids[len(key) :])
 
 
 @dataclass(frozen=True, eq=False)
 class TruthCells:
-    """Stretches of time of one key on which the truth changed; ``before`` and ``after`` index pieces, NONE where there is none.
+    """Time ranges of one key on which the truth changed; ``before`` and ``after`` index pieces, or are NONE.
 
     ``y[4, A, c]``: the old truth at begin and end, the new truth at begin and end.
     """
@@ -128,23 +128,23 @@ class TruthCells:
     before: IntArray
     after: IntArray
     y: FloatArray
-    moves: BoolArray  # an unmodelled attribute changed, or a segment has to begin: no model can stay as it is
-    differs: BoolArray  # [A, c] in which attributes the truth changed
+    moves: BoolArray  # an unmodelled attribute changed, or a segment must begin: no model can stay unchanged
+    differs: BoolArray  # [A, c] the attributes in which the truth changed
 
     @property
     def is_new(self) -> BoolArray:
-        """Nothing was true there before."""
+        """Return where the old truth is undefined."""
         new: BoolArray = self.before == NONE
         return new
 
     @property
     def is_gone(self) -> BoolArray:
-        """Nothing is true there any more."""
+        """Return where the new truth is undefined."""
         gone: BoolArray = self.after == NONE
         return gone
 
     def take(self, which: Any) -> TruthCells:
-        """Some of them."""
+        """Select cells."""
         return TruthCells(
             self.key[which],
             self.begin[which],
@@ -159,9 +159,9 @@ class TruthCells:
 
 @dataclass(frozen=True, eq=False)
 class TruthDiff:
-    """Both truths, the cells that changed, and the points that went and came (tuples of each).
+    """Both truths, the changed cells, and the withdrawn and added points (tuples of each).
 
-    At ``break_time`` a run begins that did not before (``opened``), or no longer does: integrals count from elsewhere after it.
+    At ``break_time`` a run newly begins (``opened``) or no longer begins: later integrals count from another instant.
     """
 
     old: TruthPieces
@@ -175,7 +175,7 @@ class TruthDiff:
 
 
 def compare(corrected: Corrected, spec: FitSpec) -> TruthDiff:
-    """What the revisions did to the truth of the tuples."""
+    """Compare the truths of the tuples before and after the revisions."""
     v = values(corrected.both, spec.schema)
     old = pieces(corrected.before, corrected, v, spec)
     new = pieces(corrected.after, corrected, v, spec)
@@ -211,7 +211,7 @@ def compare(corrected: Corrected, spec: FitSpec) -> TruthDiff:
 
 
 def _covering(begin: IntArray, end: IntArray, cell: IntArray) -> IntArray:
-    """Per cell the piece that covers it."""
+    """Return per cell the piece that covers it."""
     if not len(begin):
         return np.full(len(cell), NONE)
     at = np.searchsorted(begin, cell, side="right") - 1
@@ -219,7 +219,7 @@ def _covering(begin: IntArray, end: IntArray, cell: IntArray) -> IntArray:
 
 
 def _at(flags: BoolArray, which: IntArray) -> BoolArray:
-    """Flags of pieces, False for none."""
+    """Gather flags of pieces, False for NONE."""
     return flags[which] & (which != NONE) if len(flags) else np.zeros(len(which), dtype=bool)
 
 
@@ -234,12 +234,12 @@ def _cells(
     spec: FitSpec,
     corrected: Corrected,
 ) -> tuple[TruthCells, tuple[BoolArray, BoolArray]]:
-    """All cells, and where pieces begin with them."""
+    """Build all cells, and masks of those at which a piece of either truth begins."""
     y = np.concatenate([_ends(old, before, begin, end), _ends(new, after, begin, end)])
     begins_old = (before != NONE) & (_of(old.begin, before) == begin)
     begins_new = (after != NONE) & (_of(new.begin, after) == begin)
     differs = (y[0] != y[2]) | (y[1] != y[3])
-    # A sample is true at its tuple only: where it is withdrawn nothing is asked any more.
+    # A sample is true at its tuple only: a deleted sample constrains nothing.
     silent = ~begins_new | (begins_old & (y[0] == y[2]))
     differs = np.where((spec.truth == SAMPLES)[:, None], ~silent, differs)
     same = (before != NONE) & (after != NONE)
@@ -257,7 +257,7 @@ def _of(column: Any, which: IntArray) -> Any:
 
 
 def _ends(truth: TruthPieces, which: IntArray, begin: IntArray, end: IntArray) -> FloatArray:
-    """``[2, A, cells]``: a truth at the ends of cells."""
+    """Evaluate a truth at the ends of cells: ``[2, A, cells]``."""
     attributes = len(truth.v)
     if not len(truth.key):
         return np.zeros((2, attributes, len(which)))
@@ -271,12 +271,12 @@ def _ends(truth: TruthPieces, which: IntArray, begin: IntArray, end: IntArray) -
 
 
 def _points(old: TruthPieces, new: TruthPieces, corrected: Corrected) -> tuple[IntArray, IntArray]:
-    """Tuples (of each truth) that are points before but not after, and after but not before."""
+    """Return the tuples (of each truth) that are points only before, and only after."""
     where = [old.rows[old.point], new.rows[new.point]]
     rows = np.concatenate(where)
     ids = dense(corrected.key[rows], corrected.time[rows])
     here, there = np.split(ids, [len(where[0])])
-    # One point an instant: sorted and unique on both sides.
+    # One point per instant: sorted and unique on both sides.
     _, a, b = np.intersect1d(here, there, assume_unique=True, return_indices=True)
     same = (old.v[:, old.point[a]] == new.v[:, new.point[b]]).all(axis=0)
     if len(corrected.change):

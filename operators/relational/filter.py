@@ -1,16 +1,16 @@
-"""The filter: the times at which a predicate holds (semantics 3.2, 3.9).
+"""Filter: cut segments to the times at which a predicate holds (semantics 3.2, 3.9).
 
 1 Transforms: the predicate becomes equation systems ``D(t) R 0``, solved per row (:mod:`pulse.operators.expressions.solve`). Each
-  row is cut to the solution: apart where it is certain, likely and, if asked, possible. Ranges come out half open: an
-  upper end that belongs to the solution is dropped, a lower end that does not is taken in. A solution of one instant
+  row is cut to the solution, in separate parts for certain, likely and, on request, possible. Output ranges are half open: an
+  upper end in the solution is dropped, a lower end outside it is included. A solution of one instant
   is a point.
-2 Bounds: models, and so their bounds, are untouched by a cut. Where the cut opens holes the drift is lost.
+2 Bounds: a cut changes neither models nor their bounds. Where it opens holes the drift is lost.
 3 Inverts: the predicate's attributes get a share of the slack (inferences, semantics 4.3); others pass their bound
   on.
-4 Revises: a segment that changes is solved again, on its own; what crosses the predicate comes out as insertion or
-  deletion (semantics 7.6). Whether a hole was opened is a fact about all of a key, so revisions do without the drift.
-5 Accents: foundation is the predicate's attributes: an addition of one is absorbed, a drop aborts, an alteration
-  changes the constants it is compared with (semantics 8.2).
+4 Revises: solves a changed segment again, on its own; a change that crosses the predicate is emitted as an insertion or
+  deletion (semantics 7.6). Holes depend on all segments of a key, so revisions carry no drift.
+5 Accents: the foundation is the predicate's attributes: adding one is absorbed, dropping one aborts, altering one
+  changes the constants in its comparisons (semantics 8.2).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from pulse.operators.expressions.solve import Truths, positive, solve
 
 @dataclass(frozen=True)
 class FilterOperator:
-    """The times at which ``predicate`` holds; with ``possible`` also those at which it does for some truth only."""
+    """A filter by ``predicate``; with ``possible`` it also keeps times at which the predicate holds only for some truth."""
 
     predicate: Expression
     possible: bool = False
 
     def segments(self, relation: Relation) -> Relation:
-        """The rows cut to the solution, each part with the smaller certainty, the row's and the predicate's."""
+        """Cut rows to the solution; the certainty of a part is the smaller of the row's and the predicate's."""
         if self.predicate == TRUE:
             return relation
         codes = classify(relation, positive(self.predicate))
@@ -51,22 +51,22 @@ class FilterOperator:
         return cut(refined, truths)
 
     def _decided(self, relation: Relation, codes: CertaintyArray) -> Relation | None:
-        """As solving, where ``codes`` tell the answer for whole rows and only the others are solved.
+        """Filter by ``codes`` where they decide whole rows, and solve only the others.
 
-        None where that is no shorter, or where solving cuts rows finer, so that what it says is no longer about these.
+        Return None if that is not faster, or if solving cuts rows finer, so that its row numbers no longer match.
         """
         mixed = np.flatnonzero(codes == UNDECIDED)
         if 2 * len(mixed) > len(relation):
             return None
         least = np.uint8(POSSIBLE if self.possible else LIKELY)
-        # Unsigned: what is less, and UNDECIDED, comes out large.
+        # Codes are unsigned, so both smaller ones and UNDECIDED exceed the limit.
         row = np.flatnonzero(codes - least <= CERTAIN - least)
 
         def covered() -> FloatArray:
             return np.where(codes >= least, relation.hi - relation.lo, 0.0)
 
         if not len(mixed):
-            return _kept(relation, _Parts(row, None, None, codes.take(row)), covered)
+            return _take_parts(relation, _Parts(row, None, None, codes.take(row)), covered)
         some = relation.take(mixed)
         refined, truths = solve(some, self.predicate, possible=self.possible)
         if len(refined) != len(some) or not np.array_equal(refined.ref, some.ref):
@@ -83,31 +83,31 @@ class FilterOperator:
             lengths[mixed] = _covered(refined, truths)
             return lengths
 
-        return _kept(relation, _Parts(row, lo, hi, certainty), covered_in_part)
+        return _take_parts(relation, _Parts(row, lo, hi, certainty), covered_in_part)
 
 
 def cut(relation: Relation, truths: Truths) -> Relation:
-    """The rows cut to the three sets; hidden columns are left behind. Joins use it as well."""
-    return _kept(relation, _parts(relation, truths), lambda: _covered(relation, truths))
+    """Cut rows to the three sets and drop hidden columns; joins use it too."""
+    return _take_parts(relation, _parts(relation, truths), lambda: _covered(relation, truths))
 
 
-def _kept(relation: Relation, parts: _Parts, covered: Callable[[], FloatArray]) -> Relation:
-    """The rows of these parts; ``covered`` says how much of each row of ``relation`` they are, if that is asked."""
+def _take_parts(relation: Relation, parts: _Parts, covered: Callable[[], FloatArray]) -> Relation:
+    """Take parts of rows; ``covered`` returns, if needed, how much time of each row of ``relation`` they cover."""
     if any(name.startswith("#") for name in relation.models):
         models, err, known = without_hidden(relation)
         relation = replace(relation, models=models, err=err, drift=known)
-    kept = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
-    drift: Mapping[str, FloatArray] = kept.drift
+    taken = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
+    drift: Mapping[str, FloatArray] = taken.drift
     if any(values.min(initial=np.inf) < np.inf for values in drift.values()):
         holes = _opened_holes(relation, covered())
         if holes.any():
-            drift = {name: np.where(holes[kept.group], np.inf, values) for name, values in drift.items()}
-    return replace(kept, drift=drift, certainty=np.minimum(kept.certainty, parts.certainty))
+            drift = {name: np.where(holes[taken.group], np.inf, values) for name, values in drift.items()}
+    return replace(taken, drift=drift, certainty=np.minimum(taken.certainty, parts.certainty))
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """Parts of rows, by row and time; without ``lo`` and ``hi`` they are whole."""
+    """Parts of rows, sorted by row and time; without ``lo`` and ``hi`` they are whole rows."""
 
     row: IntArray
     lo: FloatArray | None
@@ -116,9 +116,9 @@ class _Parts:
 
 
 def _parts(relation: Relation, truths: Truths) -> _Parts:
-    """The solution as half-open ranges and points, by row and time."""
+    """Convert the solution to half-open ranges and points, sorted by row and time."""
     lo, hi = relation.lo, relation.hi
-    # A point row has the instant alone: its domain is closed to the right, which the next float stands for.
+    # The domain of a point row is its instant alone; the next float serves as its open end.
     end = np.where(relation.is_point, np.nextafter(lo, np.inf), hi)
     sets = [(truths.certain, CERTAIN)]
     if truths.model is not truths.certain:
@@ -143,12 +143,12 @@ def _rows(sets: IntervalSets) -> IntArray:
 def _without_slivers(
     relation: Relation, row: IntArray, begin: FloatArray, stop: FloatArray, code: CertaintyArray
 ) -> BoolArray:
-    """What to keep, after parts shorter than the timeline's tolerance have gone to their neighbours, in place.
+    """Merge parts shorter than the timeline's tolerance into their neighbours, in place; return which parts to keep.
 
-    The part that goes on from such a sliver begins where it began, so that no number of them in a row opens a hole; what
-    several slivers make together has the least of their certainties. Where nothing goes on from it, the part before ends
-    where it ended. One that stands alone is a solution all the same, of which no more than an instant can be told. A row
-    that was that short before stays.
+    The part that follows such a sliver begins where the sliver began, so no run of slivers opens a hole; a part made of
+    several slivers has the smallest of their certainties. If no part follows, the part before ends where the sliver ended.
+    An isolated sliver is still a solution, but no wider than an instant. A row that was that short before
+    stays.
     """
     ref = relation.ref[row]
     slack = tolerances(ref, begin, ref, stop)
@@ -158,11 +158,11 @@ def _without_slivers(
         if stop[i] - begin[i] > slack[i] or (
             begin[i] == relation.lo[row[i]] and stop[i] == relation.hi[row[i]]
         ):
-            continue  # of several slivers together, or all of a row
+            continue  # merged from several slivers, or a whole row
         after = _beside(row, begin, stop, i)
         before = _before(row, begin, stop, keep, i)
         if after >= 0:
-            begin[i + 1 : after] = stop[i + 1 : after] = begin[after] = begin[i]  # points between come first
+            begin[i + 1 : after] = stop[i + 1 : after] = begin[after] = begin[i]  # points between precede it
             if short[after]:
                 code[after] = min(code[after], code[i])
             keep[i] = False
@@ -176,7 +176,7 @@ def _without_slivers(
 
 
 def _beside(row: IntArray, begin: FloatArray, stop: FloatArray, i: int) -> int:
-    """The range of the same row that goes on from part ``i``, or -1; a point may lie between."""
+    """Find the range of the same row that follows part ``i`` without a gap, or -1; a point may lie between."""
     for j in range(i + 1, len(row)):
         if row[j] != row[i] or begin[j] != stop[i]:
             break
@@ -186,7 +186,7 @@ def _beside(row: IntArray, begin: FloatArray, stop: FloatArray, i: int) -> int:
 
 
 def _before(row: IntArray, begin: FloatArray, stop: FloatArray, keep: BoolArray, i: int) -> int:
-    """The range of the same row that is kept and ends where part ``i`` begins, or -1; a point may lie between."""
+    """Find the kept range of the same row that ends where part ``i`` begins, or -1; a point may lie between."""
     for j in range(i - 1, -1, -1):
         if row[j] != row[i] or stop[j] < begin[i]:
             break
@@ -196,7 +196,7 @@ def _before(row: IntArray, begin: FloatArray, stop: FloatArray, keep: BoolArray,
 
 
 def _held_by_next(row: IntArray, begin: FloatArray, stop: FloatArray, code: CertaintyArray) -> BoolArray:
-    """Points at which a range of the same row starts that is no less certain: closed below, it holds them."""
+    """Find points at which an equally or more certain range of the same row starts: closed below, it contains them."""
     held = np.zeros(len(row), bool)
     held[:-1] = (begin[:-1] == stop[:-1]) & (row[1:] == row[:-1]) & (begin[1:] == begin[:-1])
     held[:-1] &= (stop[1:] > begin[1:]) & (code[1:] >= code[:-1])
@@ -204,14 +204,14 @@ def _held_by_next(row: IntArray, begin: FloatArray, stop: FloatArray, code: Cert
 
 
 def _covered(relation: Relation, truths: Truths) -> FloatArray:
-    """How much of each row's time the widest of the three sets has."""
+    """Return how much of each row's time the widest of the three sets covers."""
     bounds = truths.possible.bounds
     lengths = bounds[:, 1] - bounds[:, 0]
     return np.bincount(_rows(truths.possible), lengths, len(relation)).astype(np.float64)
 
 
 def _opened_holes(relation: Relation, covered: FloatArray) -> BoolArray:
-    """Per group whether some of its time was cut off."""
+    """Tell per group whether some of its time was cut off."""
     slack = tolerances(relation.ref, relation.lo, relation.ref, relation.hi)
     holes = np.zeros(relation.groups, bool)
     holes[relation.group[covered < relation.hi - relation.lo - slack]] = True

@@ -1,14 +1,14 @@
-"""Join: common times of two relations' groups, paired by their keys (semantics 3.4).
+"""Join: pair two relations' groups by their keys, over their common times (semantics 3.4).
 
 1. Segments. A pair of groups is cut into the cells in which neither changes its segment (``kernels.align``); each side's
-   coefficients are moved to the cell's reference. Keys, modelled and unmodelled attributes of both sides stand side by side.
-   Conditions on keys alone decide which groups are paired; whatever else is asked is a filter over the joined rows.
-2. Error. A cell has its segments' bounds; its certainty is the smaller of theirs. The drift is dropped: a cell starts where the
+   coefficients are shifted to the cell's reference. A row has the keys, modelled and unmodelled attributes of both sides.
+   Conditions on keys alone decide which groups are paired; all other conditions filter the joined rows.
+2. Error. A cell has its segments' bounds; its certainty is the smaller of theirs. The drift is dropped: a cell starts at the
    later of two starts, and common times have holes where either side has one.
-3. Inversion. An output attribute is one input's own, so its bound is passed on to that input unchanged.
+3. Inversion. Each output attribute comes from one input, so its bound passes to that input unchanged.
 4. Revision. A revised segment revises the cells it takes part in, in every pair of its group; the other side's rows come
    from its connection point, or are replayed.
-5. Accents. As in semantics 8.2 with J the columns compared: one that drops a column of J aborts, others pass.
+5. Accents. As in semantics 8.2 with J the compared columns: dropping a column of J aborts, other accents pass.
 """
 
 from __future__ import annotations
@@ -48,20 +48,23 @@ from pulse.kernels.rounding import shift_rounding
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 
-_CHUNK = 1 << 18  # pairs whose keys are compared at once: a few megabytes of keys
+_CHUNK = 1 << 18  # pairs whose keys are compared in one call: a few megabytes of keys
 
 
 @dataclass(frozen=True)
 class JoinOperator:
-    """``equal`` pairs key columns (left, right); ``columns`` are the plan node's: left's attributes, then right's, by role."""
+    """A join on equal keys.
+
+    ``equal`` pairs key columns (left, right); ``columns`` are the plan node's: left's attributes, then right's, by role.
+    """
 
     equal: tuple[tuple[str, str], ...]
     columns: Columns
 
     def segments(self, left: Relation, right: Relation, pairs: IntArray | None = None) -> Relation:
-        """The common times of ``pairs`` ``(P, 2)`` of groups; without them, of all whose ``equal`` columns agree.
+        """Join ``pairs`` ``(P, 2)`` of groups over their common times; without ``pairs``, all whose ``equal`` columns agree.
 
-        The inputs' attributes may go by other names than the plan's (a relation joined with itself): places count. Pairs
+        Attributes match the plan's by position, not by name, so that a relation can be joined with itself. Pairs
         without a common time are left out.
         """
         left, right = named(left, right, self.columns)
@@ -72,7 +75,7 @@ class JoinOperator:
 
 
 def named(left: Relation, right: Relation, columns: Columns) -> tuple[Relation, Relation]:
-    """Both inputs under the names that their attributes have in the join's ``columns``: left's first, then right's."""
+    """Rename the attributes of both inputs to those of the join's ``columns``: left's first, then right's."""
     a, b = left.columns, right.columns
     for role in ("key", "modelled", "unmodelled"):
         have, want = len(getattr(a, role)) + len(getattr(b, role)), len(getattr(columns, role))
@@ -85,7 +88,7 @@ def named(left: Relation, right: Relation, columns: Columns) -> tuple[Relation, 
 
 
 def renamed(relation: Relation, columns: Columns) -> Relation:
-    """The same rows under the names of ``columns``, place by place; arrays are shared."""
+    """Rename attributes to those of ``columns``, by position; arrays are shared."""
     before = relation.columns
     if before == columns:
         return relation
@@ -102,7 +105,7 @@ def renamed(relation: Relation, columns: Columns) -> Relation:
 
 
 def common_cells(left: Relation, right: Relation, pairs: IntArray) -> Cells:
-    """The cells of each pair of groups: ``index[:, 0]`` are rows of ``left``, ``index[:, 1]`` of ``right``."""
+    """Align each pair of groups into cells: ``index[:, 0]`` are rows of ``left``, ``index[:, 1]`` of ``right``."""
     spans_left = np.stack((left.offsets[:-1], left.offsets[1:]), axis=1)[pairs[:, 0]]
     spans_right = np.stack((right.offsets[:-1], right.offsets[1:]), axis=1)[pairs[:, 1]]
     return align_pair(
@@ -111,7 +114,7 @@ def common_cells(left: Relation, right: Relation, pairs: IntArray) -> Cells:
 
 
 def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, columns: Columns) -> Relation:
-    """The rows of cells that :func:`common_cells` gave (or a part of them), as a relation; pairs without any are left out."""
+    """Build a relation from cells of :func:`common_cells` (or some of them); pairs without cells are left out."""
     some = np.flatnonzero(np.diff(cells.offsets))
     models: dict[str, FloatArray] = {}
     err: dict[str, FloatArray] = {}
@@ -149,17 +152,17 @@ def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, colum
     )
 
 
-# -- which groups are paired ------------------------------------------------------------------------------------
+# -- pairing of groups ------------------------------------------------------------------------------------------
 
 
 def all_pairs(left: Relation, right: Relation) -> IntArray:
-    """Every group of left with every one of right, shape ``(P, 2)``, ascending."""
+    """Pair every group of left with every one of right, shape ``(P, 2)``, ascending."""
     pairs: IntArray = np.indices((left.groups, right.groups), np.int64).reshape(2, -1).T
     return np.ascontiguousarray(pairs)
 
 
 def equal_pairs(left: Relation, right: Relation, equal: tuple[tuple[str, str], ...]) -> IntArray:
-    """The groups whose key columns agree, all combinations, ascending; every pair when ``equal`` is empty."""
+    """Pair groups whose key columns agree, in all combinations, ascending; every pair if ``equal`` is empty."""
     if not equal:
         return all_pairs(left, right)
     code: IntArray = np.zeros(left.groups + right.groups, np.int64)
@@ -167,7 +170,7 @@ def equal_pairs(left: Relation, right: Relation, equal: tuple[tuple[str, str], .
         a, b = _unified(_key(left, name_left), _key(right, name_right), f"{name_left} = {name_right}")
         encoded = pa.concat_arrays([a, b]).dictionary_encode()
         own = encoded.indices.to_numpy().astype(np.int64)
-        # Dense again after every column, so that products of counts never overflow.
+        # Renumber densely after every column, so that products of counts never overflow.
         code = np.unique(code * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
     mine, others = code[: left.groups], code[left.groups :]
     order = np.argsort(others, kind="stable")
@@ -179,7 +182,7 @@ def equal_pairs(left: Relation, right: Relation, equal: tuple[tuple[str, str], .
 
 
 def split_condition(condition: Expression, left: Columns, right: Columns) -> tuple[Expression, Expression]:
-    """A join's condition as two whose conjunction it is: what keys alone decide, and the rest.
+    """Split a join's condition into the conjuncts that keys alone decide, and the rest.
 
     >>> columns = [Columns(((f"{alias}.id", pa.string()),), (f"{alias}.x",)) for alias in "RS"]
     >>> unlike = Comparison("!=", Column("R.id"), Column("S.id"))
@@ -194,17 +197,17 @@ def split_condition(condition: Expression, left: Columns, right: Columns) -> tup
 
 
 def matching_pairs(left: Relation, right: Relation, pairs: IntArray, condition: Expression) -> IntArray:
-    """Those of ``pairs`` whose keys satisfy a condition that :func:`split_condition` says keys decide."""
+    """Select the ``pairs`` whose keys satisfy a condition, the first part of :func:`split_condition`."""
     parts = conjuncts(condition)
     if not parts or not len(pairs):
         return pairs
-    kept = []
+    matches = []
     for begin in range(0, len(pairs), _CHUNK):
         chunk = pairs[begin : begin + _CHUNK]
         for part in parts:
             chunk = chunk[_Comparer(left, right, chunk).truth(part)]
-        kept.append(chunk)
-    return np.concatenate(kept)
+        matches.append(chunk)
+    return np.concatenate(matches)
 
 
 _COMPUTE: dict[str, Callable[..., Any]] = {
@@ -224,7 +227,7 @@ def _can_be_compared(node: Expression) -> bool:
 
 @dataclass(frozen=True)
 class _Comparer:
-    """Evaluates conditions on the keys of pairs of groups."""
+    """An evaluator of conditions on the keys of pairs of groups."""
 
     left: Relation
     right: Relation
@@ -275,7 +278,7 @@ class _Comparer:
             return pc.negate_checked(*values) if isinstance(expression, Negative) else pc.abs_checked(*values)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as e:
             raise ColumnTypeError(
-                f"join: {expression}: expected numbers that an int64 holds, got {e}"
+                f"join: {expression}: expected numbers that fit an int64, got {e}"
             ) from None
 
 
@@ -288,7 +291,7 @@ def _key(relation: Relation, name: str) -> pa.Array:
 
 
 def _unified(a: Any, b: Any, where: str) -> tuple[Any, Any]:
-    """Two arrays, or an array and a scalar, in one type that holds the values of both as they are."""
+    """Cast two arrays, or an array and a scalar, to one type that holds the values of both exactly."""
     if a.type == b.type:
         return a, b
     types = (a.type, b.type)
@@ -304,7 +307,7 @@ def _unified(a: Any, b: Any, where: str) -> tuple[Any, Any]:
     elif all(map(pa.types.is_temporal, types)):
         common = pa.timestamp("ns") if pa.timestamp("ns") in types else pa.timestamp("us")
     else:
-        raise ColumnTypeError(f"join: {where}: expected two of a kind, got {a.type} and {b.type}")
+        raise ColumnTypeError(f"join: {where}: expected two comparable types, got {a.type} and {b.type}")
     try:
         return a.cast(common), b.cast(common)
     except pa.ArrowInvalid as e:

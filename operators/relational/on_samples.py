@@ -1,6 +1,6 @@
-"""Projections and filters of samples, instant by instant: what is done above windows (semantics 3.9).
+"""Project and filter samples, instant by instant, above windows (semantics 3.9).
 
-Numbers are those of :mod:`pulse.operators.expressions.on_samples`. A predicate gives each sample a code of
+:mod:`pulse.operators.expressions.on_samples` evaluates the numbers. A predicate gives each sample a code of
 :mod:`pulse.core.certainty`: AND takes the smallest, OR the largest; negations are pushed down to the comparisons first, and a
 comparison with a null is false (as in :mod:`pulse.operators.expressions.solve`).
 """
@@ -44,7 +44,7 @@ __all__ = ["filter_samples", "join_samples", "project_samples"]
 
 
 def project_samples(samples: Samples, outputs: Sequence[tuple[str, Expression]], columns: Columns) -> Samples:
-    """New names and expressions; ``columns`` are the plan node's. A name for what is there costs nothing."""
+    """Rename columns and evaluate expressions; ``columns`` are the plan node's. Renaming copies nothing."""
     expressions = dict(outputs)
     work = Numbers(samples, "select")
     numbers = {name: work.result(expressions[name]) for name in columns.modelled}
@@ -66,28 +66,28 @@ def project_samples(samples: Samples, outputs: Sequence[tuple[str, Expression]],
 
 
 def filter_samples(samples: Samples, predicate: Expression, *, possible: bool) -> Samples:
-    """The samples at which the predicate holds; others become absent, those that only possibly hold unless they are asked for."""
+    """Keep samples at which the predicate holds, make others absent; merely possible ones stay only with ``possible``."""
     codes = _Predicates(samples).codes(predicate, negate=False)
     np.minimum(codes, samples.certainty, out=codes)
     if not possible:
-        np.multiply(codes, codes >= LIKELY, out=codes)  # what is less becomes absent
+        np.multiply(codes, codes >= LIKELY, out=codes)  # smaller codes become absent
     return replace(samples, certainty=codes)
 
 
 def _name(expression: Expression) -> str:
-    assert isinstance(expression, Column), f"{expression} is no name"
+    assert isinstance(expression, Column), f"{expression} is not a name"
     return expression.name
 
 
 class _Predicates:
-    """Codes of predicates on the samples of one arc."""
+    """An evaluator of predicates on the samples of one arc."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
         self._work = Numbers(samples, "filter", null=1.0)
 
     def codes(self, predicate: Expression, *, negate: bool) -> CertaintyArray:
-        """How surely the predicate, or its negation, holds at each sample; at most as surely as the sample is there."""
+        """Return how certainly the predicate, or its negation, holds at each sample; at most the sample's own certainty."""
         match predicate:
             case Not(operand):
                 return self.codes(operand, negate=not negate)
@@ -119,7 +119,7 @@ class _Predicates:
         if isinstance(left, Column) and columns.role(left.name) is Role.TIME:
             if not isinstance(right, Instant):
                 raise OperandError(
-                    f"filter: {whole}: a time is compared with an instant, such as '2024-05-01 12:00'; got {right}"
+                    f"filter: {whole}: expected an instant beside a time, such as '2024-05-01 12:00'; got {right}"
                 )
             return np.where(_holds(samples.times, relation, right.microseconds), own, ABSENT)
         used = columns_of(left) | columns_of(right)
@@ -137,7 +137,7 @@ class _Predicates:
             assert isinstance(right, Constant)
             given = float(right.value)
             square = given if left.name == "distance2" else given * abs(given)
-            if square < 0.0:  # a negative distance is below all
+            if square < 0.0:  # distances exceed a negative bound
                 return self._all(relation in (">", ">=", "!="))
             dx, dy, e = work.offsets(left.arguments)
             squares, e = self._arrays(dx * dx + dy * dy, e + work.distortion(left) * np.sqrt(square))
@@ -145,7 +145,7 @@ class _Predicates:
         (x, ex), (y, ey) = work.number(left), work.number(right)
         for expression, value in ((left, x), (right, y)):
             if not isinstance(expression, (Column, Constant)) and not np.isfinite(value).all():
-                work.result(expression)  # names where
+                work.result(expression)  # raises an error that names key and instant
         if np.ndim(y) == 0:
             values, e = self._arrays(x, ex + ey)
             return compare_constant(values, e, float(y), relation, own)
@@ -160,7 +160,7 @@ class _Predicates:
         return [np.full(n, x, np.float64) if np.ndim(x) == 0 else x for x in numbers]
 
     def _by_value(self, relation: str, left: Expression, right: Expression, whole: Expression) -> BoolArray:
-        """Whether a comparison of keys, unmodelled attributes and constants holds; null is false. Keys once per group."""
+        """Decide whether a comparison of keys, unmodelled attributes and constants holds; null is false. Keys once per group."""
         samples = self._samples
         per_group = columns_of(left) | columns_of(right) <= set(samples.columns.key_names)
         a, b = (_values_of(samples, side, per_group) for side in (left, right))
@@ -172,14 +172,14 @@ class _Predicates:
             holds = COMPARE[relation](a, b)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             raise OperandError(
-                f"filter: {whole}: {a.type} cannot be compared with {b.type}; write a value of the column's own kind"
+                f"filter: {whole}: {a.type} cannot be compared with {b.type}; write a value of the column's own type"
             ) from None
         mask: BoolArray = holds.fill_null(False).to_numpy(zero_copy_only=False)
         return np.repeat(mask[samples.group], np.diff(samples.offsets)) if per_group else mask
 
 
 def _values_of(samples: Samples, side: Expression, per_group: bool) -> pa.Array | pa.Scalar:
-    """A column per group or sample, or a scalar."""
+    """Return a column per group or sample, or a scalar."""
     if isinstance(side, Constant):
         return pa.scalar(side.value)
     if isinstance(side, Instant):
@@ -187,14 +187,14 @@ def _values_of(samples: Samples, side: Expression, per_group: bool) -> pa.Array 
     name = _name(side)
     names = samples.columns.key_names
     if name not in names:
-        samples.columns.role(name)  # names what there is, if this is not there
+        samples.columns.role(name)  # raises an error that lists the columns if this one is missing
         return plain(samples.unmodelled[name])
     column = plain(samples.keys[names.index(name)])
     return column if per_group else column.take(pa.array(samples.of_group))
 
 
 def _kind(type_: pa.DataType) -> str:
-    """What Arrow compares as a user means it: numbers with numbers, text with text, and so on."""
+    """Classify types that Arrow compares as users expect: numbers with numbers, text with text, and so on."""
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return "number"
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):

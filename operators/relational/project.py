@@ -1,11 +1,11 @@
-"""The projection: new names, and expressions of models (semantics 3.3).
+"""Projection: rename attributes and compute expressions of models (semantics 3.3).
 
 1 Transforms: polynomial arithmetic, row by row (:mod:`pulse.operators.expressions.on_segments`); functions that leave the
-  polynomials cut rows finer. A name for what is there already costs nothing: arrays are shared, not copied.
-2 Bounds: by the rules of semantics 4.2; the drift lives on in names and linear expressions.
+  polynomials cut rows finer. Renaming costs nothing: arrays are shared, not copied.
+2 Bounds: by the rules of semantics 4.2; the drift survives renaming and linear expressions.
 3 Inverts: through names by translation, through expressions by the split heuristics (semantics 4.3, 4.4).
-4 Revises: a segment's results are replaced by those of its revision; every output is traceable to one input row.
-5 Accents: pass where the attribute is named and the description stays within what is named, else are dropped
+4 Revises: replaces a segment's results by those of its revision; every output is traceable to one input row.
+5 Accents: pass where the output contains the attribute and those of the description, else are dropped
   (semantics 8.2).
 """
 
@@ -24,7 +24,7 @@ from pulse.operators.expressions.on_segments import Evaluation
 
 @dataclass(frozen=True)
 class ProjectOperator:
-    """``outputs`` are (name, expression); ``columns`` all that comes out, keys that no output names among it.
+    """A projection: ``outputs`` are (name, expression); ``columns`` all output columns, including keys without an output.
 
     An output that is a column keeps its role; a text constant is a key; any other expression is modelled.
     """
@@ -33,7 +33,7 @@ class ProjectOperator:
     columns: Columns
 
     def segments(self, relation: Relation) -> Relation:
-        """The relation under its new names."""
+        """Evaluate the outputs on a relation."""
         outputs = dict(self.outputs)
         work = Evaluation(relation, "project")
         sources = {name: work.as_model(work.operand(outputs[name])) for name in self.columns.modelled}

@@ -1,15 +1,13 @@
-"""Pair join: a join of groups by a condition other than equal keys, above all of those that come near each other.
+"""Join groups by a condition other than equal keys, mostly pairs that come near each other.
 
-1. Segments. As :mod:`~pulse.operators.relational.join`, of fewer pairs and fewer rows. Where a predicate above bounds the
-distance of two
-   positions, groups of which no hulls of a few segments come within reach at a common instant are not paired
-   (``kernels.near``). Of a pair,
-   with ``q(t) = (x1 - x2)^2 + (y1 - y2)^2`` and ``e`` the bound of the distance's error, only those rows are given in which
-   ``q <= (reach + e)^2`` somewhere: in no other can the predicate hold, not even possibly. Where it bounds the average over a
-   window of size ``w``, some instant of the window must be within ``reach + e``; given is what lies within ``w`` of such
-   instants, so that those windows are complete, and windows that are not could not satisfy it.
-2. Error. As a join: what is given is unchanged. ``e = hypot(ex1 + ex2, ey1 + ey2)``.
-3. Inversion. As a join: passed on. What was pruned caused nothing.
+1. Segments. As :mod:`~pulse.operators.relational.join`, with fewer pairs and fewer rows. Where a predicate above bounds the
+   distance of two positions, groups are paired only if hulls of a few of their segments come within reach at a common instant
+   (``kernels.near``). For a pair, with ``q(t) = (x1 - x2)^2 + (y1 - y2)^2`` and ``e`` the bound of the distance's error, only
+   rows in which ``q <= (reach + e)^2`` somewhere are emitted: in no other can the predicate hold, not even possibly. Where it
+   bounds the average over a window of size ``w``, some instant of the window must be within ``reach + e``; rows within ``w`` of
+   such instants are emitted, so that those windows are complete; incomplete windows could not satisfy it.
+2. Error. As a join: emitted rows are unchanged. ``e = hypot(ex1 + ex2, ey1 + ey2)``.
+3. Inversion. As a join: passed on. Pruned rows cause nothing.
 4. Revision. As a join, of the pairs that come near before or after it.
 5. Accents. As a join; the positions count among its columns J.
 """
@@ -44,20 +42,20 @@ from pulse.operators.relational.join import (
     split_condition,
 )
 
-_ROWS = 1 << 18  # rows that are joined at once before they are pruned
-_HULL = 32  # segments in a hull: a sweep over so many fewer, and so many of either side to lay side by side
-_FEW = 3  # segments in a hull where pairs of groups are sought: a third of the sweep, for a quarter more pairs to look into
+_ROWS = 1 << 18  # rows that are joined before they are pruned
+_HULL = 32  # segments in a hull: the sweep is that much shorter, and that many of either side are aligned
+_FEW = 3  # segments in a hull for pairs of groups: a third of the sweep, for a quarter more candidate pairs
 _ROUNDING = 64 * 2.0**-52  # of a value, relative to the sum of magnitudes it was computed from
-_FARTHEST = 1e300  # boxes are cut off there, which brings none apart
-APPROXIMATED = 0.05  # of the reach: what approximated distances may err by where positions are exact
-_GRACE = 1e-6  # seconds around a window, so that no rounding of an instant makes it incomplete
+_FARTHEST = 1e300  # boxes are clipped there, which separates none
+APPROXIMATED = 0.05  # of the reach: the error allowed to approximated distances where positions are exact
+_GRACE = 1e-6  # seconds around a window, so that rounding of an instant never makes it incomplete
 
 
 class Nearness(NamedTuple):
-    """Positions within ``reach`` of each other: at the instant, or on average over ``window`` microseconds.
+    """A condition that positions are within ``reach`` of each other: at the instant, or on average over ``window`` microseconds.
 
-    ``left`` and ``right`` are the columns (x, y) of each side. ``slack`` is added to the reach where what is compared is not
-    the distance itself but an approximation of it: twice the bound of that approximation's error.
+    ``left`` and ``right`` are the columns (x, y) of each side. ``slack`` is added to the reach where the query compares
+    an approximation of the distance: twice the bound of the approximation's error.
     """
 
     left: tuple[str, str]
@@ -69,14 +67,14 @@ class Nearness(NamedTuple):
 
 @dataclass(frozen=True)
 class PairJoin:
-    """``columns`` are the plan node's, as a join's; of ``condition`` only what keys decide is seen to here."""
+    """A join of near pairs: ``columns`` are the plan node's, as in a join; only key conditions of ``condition`` apply here."""
 
     near: Nearness | None
     condition: Expression
     columns: Columns
 
     def pairs(self, left: Relation, right: Relation) -> IntArray:
-        """The pairs of groups ``(P, 2)`` that may satisfy the condition and come near, ascending."""
+        """Return the pairs of groups ``(P, 2)`` that may satisfy the condition and come near, ascending."""
         left, right = named(left, right, self.columns)
         keys, _ = split_condition(self.condition, left.columns, right.columns)
         if self.near is None:
@@ -91,10 +89,10 @@ class PairJoin:
         return pairs if keys == TRUE else matching_pairs(left, right, pairs, keys)
 
     def segments(self, left: Relation, right: Relation, pairs: IntArray | None = None) -> Relation:
-        """The joined rows of ``pairs`` (without them: of :meth:`pairs`) that can matter to the predicate on the distance."""
+        """Join ``pairs`` (default :meth:`pairs`), keeping rows that can affect the predicate on the distance."""
         left, right = named(left, right, self.columns)
         instantly = self.near is not None and self.near.window == 0
-        # Which of two rows that begin at one instant holds a point is told from all rows beside it.
+        # Which of two rows that begin at one instant contains a point depends on all rows beside it.
         if pairs is None and instantly and not (left.is_point.any() or right.is_point.any()):
             pairs, cells = self._met(left, right)
         else:
@@ -103,9 +101,9 @@ class PairJoin:
         return joined(left, right, pairs, cells, self.columns)
 
     def _met(self, left: Relation, right: Relation) -> tuple[IntArray, Cells]:
-        """:meth:`pairs` and :meth:`cells` in one, where only what is near at the instant counts.
+        """Compute :meth:`pairs` and :meth:`cells` in one pass, for nearness at an instant.
 
-        Sought are hulls of many segments that come near, and of them alone are the segments laid side by side.
+        The sweep finds hulls of many segments that come near, and only segments of those hulls are aligned.
         """
         near = self.near
         assert near is not None
@@ -125,9 +123,9 @@ class PairJoin:
         codes, counts = np.unique(of_groups, return_counts=True)
         pairs = np.stack(np.divmod(codes, max(right.groups, 1)), axis=1)
         if keys != TRUE:
-            kept = matching_pairs(left, right, pairs, keys)
-            chosen = np.isin(codes, kept[:, 0] * max(right.groups, 1) + kept[:, 1])
-            met, pairs, counts = met[np.repeat(chosen, counts)], kept, counts[chosen]
+            matching = matching_pairs(left, right, pairs, keys)
+            chosen = np.isin(codes, matching[:, 0] * max(right.groups, 1) + matching[:, 1])
+            met, pairs, counts = met[np.repeat(chosen, counts)], matching, counts[chosen]
         sides = np.stack((spans[met[:, 0]], other_spans[met[:, 1]]), axis=1)
         sizes = (sides[:, :, 1] - sides[:, :, 0]).sum(axis=1)
         parts = [
@@ -139,7 +137,7 @@ class PairJoin:
         return pairs, cells._replace(offsets=cells.offsets[ends])
 
     def cells(self, left: Relation, right: Relation, pairs: IntArray) -> Cells:
-        """The cells of each of ``pairs`` that can matter; both sides under the names of the join's columns."""
+        """Align ``pairs`` and keep the cells that can matter; both sides use the names of the join's columns."""
         if self.near is None:
             return common_cells(left, right, pairs)
         own = position_boxes(left, self.near.left)
@@ -153,21 +151,21 @@ class PairJoin:
 
 
 def tracks(relation: Relation, position: tuple[str, str]) -> Tracks:
-    """The relation's pieces with the boxes of their positions, grown by the bound of the distance's error."""
+    """Return the relation's pieces with the boxes of their positions, grown by the bound of the distance's error."""
     boxes = position_boxes(relation, position)
     return Tracks(relation.ref, relation.lo, relation.hi, relation.offsets, boxes)
 
 
 def _coarse(track: Tracks) -> Tracks:
-    """The track in hulls of a few segments: what comes near does so of these too."""
+    """Merge a track into hulls of a few segments; tracks that come near have hulls that do."""
     hull, _, group = hulls(track, _FEW)
     return hull._replace(offsets=np.searchsorted(group, np.arange(len(track.offsets))))
 
 
 def position_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
-    """``(x0, x1, y0, y1)`` of each row: all positions on it, grown on every side by ``hypot(ex, ey)`` and by rounding.
+    """Return ``(x0, x1, y0, y1)`` per row: all its positions, grown on every side by ``hypot(ex, ey)`` and by rounding.
 
-    Both errors on either axis, because a distance's error is bounded by the hypotenuse, whatever its direction.
+    Each axis grows by both errors, because the hypotenuse bounds a distance's error in any direction.
     """
     grow = np.hypot(*(relation.err[name] for name in position))
     box = np.empty((len(relation), 4))
@@ -177,14 +175,14 @@ def position_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
             low, high, _ = bounds(c, relation.lo, relation.hi)
             room = grow + _ROUNDING * _magnitude(c, relation.lo, relation.hi)
             box[:, 2 * a], box[:, 2 * a + 1] = low - room, high + room
-    # What is not finite could be anywhere.
+    # A position that is not finite could be anywhere.
     unknown = np.isnan(box)
     box[unknown] = np.broadcast_to((-np.inf, np.inf) * 2, box.shape)[unknown]
     return box.clip(-_FARTHEST, _FARTHEST)
 
 
 def _same_positions(left: Relation, right: Relation, near: Nearness) -> bool:
-    """Whether both sides are one relation under two names: then a pair is near as often as its reverse."""
+    """Test whether both sides are one relation under two names: then a pair is near whenever its reverse is."""
     return (
         left.ref is right.ref
         and left.offsets is right.offsets
@@ -196,7 +194,7 @@ def _same_positions(left: Relation, right: Relation, near: Nearness) -> bool:
 
 
 def _chunks(left: Relation, right: Relation, pairs: IntArray) -> Iterator[IntArray]:
-    """The pairs in stretches of a bounded number of rows; one stretch, of none, without pairs."""
+    """Split pairs into chunks of a bounded number of rows; without pairs, one empty chunk."""
     sizes = np.diff(left.offsets)[pairs[:, 0]] + np.diff(right.offsets)[pairs[:, 1]]
     return _stretches(pairs, sizes)
 
@@ -207,7 +205,7 @@ def _stretches(pairs: IntArray, sizes: IntArray) -> Iterator[IntArray]:
 
 
 def _side_by_side(left: Relation, right: Relation, spans: IntArray) -> Cells:
-    """The cells of stretches of rows: ``spans[i]`` are the begin and the end of one of left, and of one of right."""
+    """Align runs of rows: ``spans[i]`` are the begin and end of a run of left, and of one of right."""
     mine, others = Pieces(left.ref, left.lo, left.hi), Pieces(right.ref, right.lo, right.hi)
     return align_pair(mine, others, spans[:, 0], spans[:, 1])
 
@@ -224,9 +222,9 @@ def _concatenated(parts: list[Cells]) -> Cells:
 def _relevant(
     left: Relation, right: Relation, cells: Cells, near: Nearness, boxes: tuple[FloatArray, FloatArray]
 ) -> Cells:
-    """The cells, whole or in part, that a predicate on the distance may depend on.
+    """Keep the cells, whole or in part, that can affect a predicate on the distance.
 
-    Most cells of a pair are told from the boxes of their segments; only the others' distances are computed.
+    The boxes of their segments rule most cells out; distances are computed only for the others.
     """
     some = np.flatnonzero(_boxes_within(boxes, cells.index, near.reach + near.slack))
     closer = Cells(cells.offsets, cells.ref[some], cells.lo[some], cells.hi[some], cells.index[some])
@@ -247,16 +245,16 @@ def _relevant(
 
 
 def _boxes_within(boxes: tuple[FloatArray, FloatArray], index: IntArray, reach: float) -> BoolArray:
-    """Whether the boxes of a cell's two segments are at most ``reach`` apart on either axis, give or take rounding."""
+    """Test whether the boxes of a cell's two segments are at most ``reach`` apart on both axes, up to rounding."""
     a, b = boxes[0].take(index[:, 0], axis=0), boxes[1].take(index[:, 1], axis=0)
     reach *= 1.0 + _ROUNDING
-    apart = np.maximum(a[:, 0::2] - b[:, 1::2], b[:, 0::2] - a[:, 1::2])
-    within: BoolArray = (apart[:, 0] <= reach) & (apart[:, 1] <= reach)
+    gap = np.maximum(a[:, 0::2] - b[:, 1::2], b[:, 0::2] - a[:, 1::2])
+    within: BoolArray = (gap[:, 0] <= reach) & (gap[:, 1] <= reach)
     return within
 
 
 def _squared(left: Relation, right: Relation, cells: Cells, near: Nearness) -> tuple[FloatArray, FloatArray]:
-    """``q`` of each cell, and ``(reach + e)^2`` with what rounding may have taken from ``q``."""
+    """Return ``q`` of each cell, and ``(reach + e)^2`` plus the rounding that ``q`` may have lost."""
     squares, errors = [], []
     with np.errstate(over="ignore", invalid="ignore"):
         for a, b in zip(near.left, near.right, strict=True):
@@ -273,14 +271,14 @@ def _squared(left: Relation, right: Relation, cells: Cells, near: Nearness) -> t
 
 
 def _comes_within(q: FloatArray, limit: FloatArray, cells: Cells) -> BoolArray:
-    """Whether ``q <= limit`` somewhere in the cell. What is not finite counts as near."""
+    """Test whether ``q <= limit`` somewhere in the cell; values that are not finite count as near."""
     least, _, _ = bounds(q, cells.lo, cells.hi)
     near: BoolArray = ~(least > limit)
     return near
 
 
 def _times_within(q: FloatArray, limit: FloatArray, cells: Cells, within: BoolArray) -> IntervalSets:
-    """When ``q <= limit``, for the cells that come ``within``; points whole, as what cannot be solved."""
+    """Solve ``q <= limit`` for the cells that come ``within``; points and unsolvable cells stay whole."""
     rows = np.flatnonzero(within)
     lo, hi = cells.lo[rows], cells.hi[rows]
     difference = q[rows]
@@ -296,15 +294,15 @@ def _times_within(q: FloatArray, limit: FloatArray, cells: Cells, within: BoolAr
     ranges[at, 0], ranges[at, 1] = lo[whole], hi[whole]
     ends[at[lo[whole] == hi[whole]]] = LOWER | UPPER
     solved = np.repeat(~whole, counts)
-    kept = np.repeat(~whole, np.diff(sets.offsets))
-    ranges[solved], ends[solved] = sets.bounds[kept], sets.ends[kept]
+    used = np.repeat(~whole, np.diff(sets.offsets))
+    ranges[solved], ends[solved] = sets.bounds[used], sets.ends[used]
     of_cell = np.zeros(len(within), np.int64)
     of_cell[rows] = counts
     return IntervalSets(np.concatenate(([0], np.cumsum(of_cell))), ranges, ends)
 
 
 def _magnitude(c: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
-    """``sum(|c_j| T^j)`` with ``T`` the farther end: what the rounding of values on the range is proportional to."""
+    """Return ``sum(|c_j| T^j)`` with ``T`` the farther end, which the rounding of values on the range is proportional to."""
     t = np.maximum(np.abs(lo), np.abs(hi))
     total = np.abs(c[:, -1])
     for j in range(c.shape[1] - 2, -1, -1):

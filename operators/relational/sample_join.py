@@ -1,7 +1,7 @@
-"""The join of samples: the instants that two groups with equal keys have in common (semantics 3.4).
+"""Join samples: pair the common instants of two groups with equal keys (semantics 3.4).
 
-Both sides' instants are multiples of the same step, so that a common stretch is a slice of each. A sample of both has the
-smaller certainty of the two; where either is absent so is the pair. Bounds are each side's own.
+Instants of both sides are multiples of the same step, so a common stretch is a slice of each. A pair of samples has the
+smaller certainty of the two; where either is absent so is the pair. Each side keeps its bounds.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pulse.operators.relational.join import equal_pairs
 def join_samples(
     left: Samples, right: Samples, equal: tuple[tuple[str, str], ...], columns: Columns
 ) -> Samples:
-    """Common instants of all groups whose key columns ``equal`` (left, right) agree; all pairs when it is empty.
+    """Join the common instants of all groups whose key columns ``equal`` (left, right) agree; all pairs if it is empty.
 
-    ``columns`` are the plan node's: left's attributes, then right's, by role. Places count, not names, so that a relation can
-    be joined with itself.
+    ``columns`` are the plan node's: left's attributes, then right's, by role. They match by position, not by name, so that a
+    relation can be joined with itself.
     """
     if left.every != right.every:
         raise ValueError(f"join: expected samples at one rate, got every {left.every} and {right.every} us")
@@ -60,7 +60,7 @@ def join_samples(
 
 
 def _common(left: Samples, right: Samples, equal: tuple[tuple[str, str], ...]) -> tuple[IntArray, Common]:
-    """Groups that are paired, and what each pair has in common: where both have the same places, these."""
+    """Pair groups and find the common stretches of each pair; equal stretches on both sides are reused."""
     if _has_same_keys(left, right, equal):
         groups = np.arange(left.groups)
         pairs = np.stack((groups, groups), axis=1)
@@ -74,7 +74,7 @@ def _common(left: Samples, right: Samples, equal: tuple[tuple[str, str], ...]) -
 
 
 def _has_same_keys(left: Samples, right: Samples, equal: tuple[tuple[str, str], ...]) -> bool:
-    """Whether every group is paired with itself: both have the very same key columns, and all of them are to be equal."""
+    """Test whether every group pairs with itself: both sides share all key columns, and ``equal`` compares each with itself."""
     names = left.columns.key_names, right.columns.key_names
     places = {(names[0].index(a), names[1].index(b)) for a, b in equal}
     whole = bool(equal) and places == {(i, i) for i in range(len(left.keys))}

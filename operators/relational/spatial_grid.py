@@ -1,10 +1,10 @@
-"""Space-time grid: how segments are spread so that pairs that come near meet, and are solved, in exactly one place.
+"""Partition segments by a space-time grid, so that pairs that come near meet, and are solved, in exactly one place.
 
-Not an operator of a query but of its distribution. Time is cut into *buckets*, the plane into square *cells*, which are dealt to
-so many **places** a bucket: a wild position then reaches all places, not millions of cells. Of every group, the *portion* in
-``[B - margin, B + bucket)`` goes to the places of all cells that its bounding box touches, grown by half the reach. Two
-portions that come within reach have boxes that overlap then, so ranges of cells that overlap, and among the cells they share
-there is one that is the *home* of the pair, which is solved where that was dealt to::
+This distributes a query; it is not an operator of one. Time is cut into *buckets*, the plane into square *cells*, which are
+hashed to a fixed number of **places** a bucket: an outlying position then goes to all places, not to millions of cells. Of every
+group, the *portion* in ``[B - margin, B + bucket)`` goes to the places of all cells that its bounding box touches, grown by half
+the reach. Two portions that come within reach then have overlapping boxes, so overlapping ranges of cells, and one of the shared
+cells is the *home* of the pair, which is solved in the place of that cell::
 
     iy  .---.---.---.---.
         |   | a | a |   |       cells of a: ix 1..2, iy 1..2; of b: ix 2..3, iy 0..1
@@ -14,11 +14,11 @@ there is one that is the *home* of the pair, which is solved where that was deal
         |   |   | b | b |
         '---'---'---'---' ix
 
-A bucket answers for the times in it; the margin is what windows above need from before. What is solved in a place is cut to
-``[B, B + bucket)`` afterwards (:func:`clip`), so that each pair and time is answered exactly once.
+A bucket covers the times in it; the margin is the earlier time that windows above need. Results of a place are cut to
+``[B, B + bucket)`` afterwards (:func:`clip`), so that each pair and time is solved exactly once.
 
 1. Segments are cut in time and repeated. 2. Bounds stay, drift too: a portion's integrals start no later than its key's.
-3. to 5. It passes on bounds, revisions and accents as they are.
+3. to 5. Bounds, revisions and accents pass unchanged.
 """
 
 from __future__ import annotations
@@ -35,19 +35,17 @@ from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.proximity_join import APPROXIMATED, position_boxes
 
-_SIDE = 1 << 15  # cells lie in -_SIDE .. _SIDE - 1 on either axis; what is farther goes to the last
-_SAMPLE = 256  # groups looked at to choose a cell
-_HANDFUL = (
-    6.0  # cells that a portion touches on average, wherever the cells' corners lie; 14 where they lie worst
-)
-_CROWD = 64  # cells for each place from which on all places are taken to be touched
+_SIDE = 1 << 15  # cells lie in -_SIDE .. _SIDE - 1 on either axis; farther positions go to the outermost
+_SAMPLE = 256  # groups sampled to choose a cell
+_HANDFUL = 6.0  # cells that a portion touches, averaged over positions of the cells' corners; 14 in the worst position
+_CROWD = 64  # cells per place; a range with more is assumed to touch all places
 
 
 @dataclass(frozen=True)
 class ResolvedGrid:
     """A grid with its numbers: ``bucket`` and ``margin`` in microseconds; ``position`` None: by time only.
 
-    A margin says that averages over windows are asked for. The cells of a bucket are dealt to ``places`` places; place ``p``
+    A margin means that the query averages over windows. The cells of a bucket are hashed to ``places`` places; place ``p``
     of bucket ``b`` has the number ``b * places + p``.
     """
 
@@ -73,7 +71,7 @@ class ResolvedGrid:
 
 @dataclass(frozen=True, eq=False)
 class Portions:
-    """``relation`` with a group for each bucket and group that has something in it, by bucket then group.
+    """A relation with a group for each bucket and group that has rows in it, sorted by bucket, then group.
 
     ``bucket`` is its number (bucket ``b`` starts at ``b * size``), ``group`` the group of the original.
     """
@@ -85,7 +83,7 @@ class Portions:
 
 @dataclass(frozen=True, eq=False)
 class Scattered:
-    """``relation`` with a group for each portion and place, by place; ``ranges`` ``(G, 4)`` the portion's cells."""
+    """A relation with a group for each portion and place, sorted by place; ``ranges`` ``(G, 4)`` are the portion's cells."""
 
     place: IntArray
     relation: Relation
@@ -93,15 +91,15 @@ class Scattered:
 
 
 def portions(relation: Relation, bucket: int, margin: int) -> Portions:
-    """Each group cut into ``[B - margin, B + bucket)`` for all buckets; both in microseconds."""
+    """Cut each group into ``[B - margin, B + bucket)`` for all buckets; both in microseconds."""
     begin = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
     end = np.maximum(relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64), begin + 1)
     first = begin // bucket
     counts = (end + margin - 1) // bucket - first + 1
     rows = np.repeat(np.arange(len(relation)), counts)
     number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts) + first[rows]
-    lo, hi, kept = _cut(relation, rows, number * bucket - margin, (number + 1) * bucket)
-    rows, number, lo, hi = rows[kept], number[kept], lo[kept], hi[kept]
+    lo, hi, keep = _cut(relation, rows, number * bucket - margin, (number + 1) * bucket)
+    rows, number, lo, hi = rows[keep], number[keep], lo[keep], hi[keep]
     order = np.argsort(number, kind="stable")
     rows, number = rows[order], number[order]
     group = relation.group[rows]
@@ -118,21 +116,21 @@ def portions(relation: Relation, bucket: int, margin: int) -> Portions:
 
 
 def clip(relation: Relation, begin: int, end: int) -> Relation:
-    """What of a relation lies in ``[begin, end)`` microseconds; groups without rows are left out."""
+    """Cut a relation to ``[begin, end)`` microseconds; groups without rows are left out."""
     rows = np.arange(len(relation))
-    lo, hi, kept = _cut(relation, rows, np.full(len(rows), begin), np.full(len(rows), end))
-    return relation.take(rows[kept], lo=lo[kept], hi=hi[kept]).without_empty_groups()
+    lo, hi, keep = _cut(relation, rows, np.full(len(rows), begin), np.full(len(rows), end))
+    return relation.take(rows[keep], lo=lo[keep], hi=hi[keep]).without_empty_groups()
 
 
 def within_each(relation: Relation, begin: IntArray, end: IntArray) -> Relation:
-    """As :func:`clip`, with a range for each group."""
+    """Cut each group to its own range, as :func:`clip`."""
     rows, group = np.arange(len(relation)), relation.group
-    lo, hi, kept = _cut(relation, rows, begin[group], end[group])
-    return relation.take(rows[kept], lo=lo[kept], hi=hi[kept]).without_empty_groups()
+    lo, hi, keep = _cut(relation, rows, begin[group], end[group])
+    return relation.take(rows[keep], lo=lo[keep], hi=hi[keep]).without_empty_groups()
 
 
 def places(portion: Relation, position: tuple[str, str], reach: float, cell: float) -> IntArray:
-    """The cells ``(ix0, ix1, iy0, iy1)``, ends included, that each group's box touches, grown by errors and half the reach."""
+    """Return the cells ``(ix0, ix1, iy0, iy1)``, inclusive, that each group's box touches, grown by errors and half the reach."""
     box = _group_boxes(portion, position)
     grow = 0.5 * reach * (1.0 + 2.0**-40)
     with np.errstate(over="ignore"):
@@ -142,17 +140,17 @@ def places(portion: Relation, position: tuple[str, str], reach: float, cell: flo
 
 
 def averaged_reach(relation: Relation, position: tuple[str, str], reach: float) -> float:
-    """The reach for one side of a pair whose average distance is asked for.
+    """Return the reach for one side of a pair whose average distance is compared.
 
-    That is the average of an approximation, whose error the join adds to the reach (``Nearness.slack``).
-    Half of what comes out is for this side's boxes, so that both sides together cover the larger of their errors.
+    The query averages an approximation, whose error the join adds to the reach (``Nearness.slack``).
+    Half of the result grows this side's boxes, so that both sides together cover the larger of their errors.
     """
     errors = max(float(relation.err[name].max(initial=0.0)) for name in position)
     return (1.0 + APPROXIMATED) * reach + 2.0 * errors
 
 
 def scattered(relation: Relation, grid: ResolvedGrid) -> Scattered:
-    """All portions in all their places at once: what is written in one go."""
+    """Assign all portions to all their places at once."""
     cut = portions(relation, grid.bucket, grid.margin)
     if grid.position is None:
         ranges = np.zeros((len(cut.bucket), 4), np.int64)
@@ -167,7 +165,7 @@ def scattered(relation: Relation, grid: ResolvedGrid) -> Scattered:
 
 
 def scatter(relation: Relation, grid: ResolvedGrid) -> Iterator[tuple[int, Relation, IntArray]]:
-    """``(place, relation, ranges)`` for each place that something goes to, ascending; ``ranges`` are its groups' cells."""
+    """Yield ``(place, relation, ranges)`` for each place that receives rows, ascending; ``ranges`` are its groups' cells."""
     whole = scattered(relation, grid)
     distinct, cuts = np.unique(whole.place, return_index=True)
     ends = [*cuts[1:].tolist(), len(whole.place)]
@@ -176,7 +174,7 @@ def scatter(relation: Relation, grid: ResolvedGrid) -> Iterator[tuple[int, Relat
 
 
 def folded(ix: IntArray, iy: IntArray, places: int) -> IntArray:
-    """Cells dealt to ``places`` places, neighbours to different ones as a rule."""
+    """Hash cells to ``places`` places, neighbours usually to different ones."""
     mixed = ((ix + _SIDE) * 0x9E3779B1 + (iy + _SIDE) * 0x85EBCA77) & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
     place: IntArray = (mixed ^ (mixed >> 13)) % places
@@ -184,12 +182,12 @@ def folded(ix: IntArray, iy: IntArray, places: int) -> IntArray:
 
 
 def folded_places(cells: tuple[int, int, int, int], places: int) -> frozenset[int]:
-    """The places of all cells of a range ``(ix0, ix1, iy0, iy1)``."""
+    """Return the places of all cells of a range ``(ix0, ix1, iy0, iy1)``."""
     return frozenset(_dealt(np.array([cells]), places)[1].tolist())
 
 
 def _dealt(ranges: IntArray, places: int) -> tuple[IntArray, IntArray]:
-    """Which range ``(ix0, ix1, iy0, iy1)`` goes to which place: each pair of them once. A very large one goes to all places."""
+    """Map ranges ``(ix0, ix1, iy0, iy1)`` to places, each pair once; a very large range goes to all places."""
     along = ranges[:, 3] - ranges[:, 2] + 1
     counts = (ranges[:, 1] - ranges[:, 0] + 1) * along
     large = counts > _CROWD * places
@@ -204,7 +202,7 @@ def _dealt(ranges: IntArray, places: int) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, eq=False)
 class PairHome:
-    """One of ``places`` places that all cells are dealt to, and the cells of the groups of either side."""
+    """One of the places that cells are hashed to, and the cells of the groups of either side."""
 
     place: int
     places: int
@@ -212,19 +210,19 @@ class PairHome:
     right: IntArray
 
     def keep(self, pairs: IntArray) -> IntArray:
-        """The pairs ``(P, 2)`` of left and right groups whose home, a cell, was dealt to this place."""
+        """Keep the pairs ``(P, 2)`` of left and right groups whose home cell belongs to this place."""
         left, right = self.left[pairs[:, 0]], self.right[pairs[:, 1]]
         ix, iy = np.maximum(left[:, 0], right[:, 0]), np.maximum(left[:, 2], right[:, 2])
-        kept: IntArray = pairs[folded(ix, iy, self.places) == self.place]
-        return kept
+        own: IntArray = pairs[folded(ix, iy, self.places) == self.place]
+        return own
 
 
 def cell_size(
     relation: Relation, position: tuple[str, str], reach: float, bucket: int, margin: int = 0
 ) -> float:
-    """A cell that portions, judged by a sample, touch a handful of: at least ``2 * reach``, and as large as their boxes are.
+    """Choose a cell size, from a sample, so that a portion touches few cells: at least ``2 * reach``, and about a box's size.
 
-    All sides of a join need the same: take the largest of theirs.
+    All sides of a join need the same size: take the largest of theirs.
     """
     stride = -(-relation.groups // _SAMPLE)
     sample = relation.select_groups(np.arange(0, relation.groups, max(stride, 1)))
@@ -232,7 +230,7 @@ def cell_size(
     if len(box) == 0:
         return max(2.0 * reach, 1.0)
     width, height = box[:, 1] - box[:, 0] + reach, box[:, 3] - box[:, 2] + reach
-    # Half the places that there are numbers for, lest other groups lie farther out.
+    # Use half of the numbered cells, in case other groups lie farther out.
     cell = max(
         2.0 * reach,
         float(np.median(np.maximum(width, height))),
@@ -246,7 +244,7 @@ def cell_size(
 
 
 def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
-    """The box of each group, all of which have rows."""
+    """Return the box of each group; all groups have rows."""
     box = position_boxes(relation, position)
     if relation.groups == 0:
         return box
@@ -258,20 +256,20 @@ def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
 def _cut(
     relation: Relation, rows: IntArray, begin: IntArray, end: IntArray
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Rows cut to ``[begin, end)`` microseconds: ``lo``, ``hi``, and whether anything is left.
+    """Cut rows to ``[begin, end)`` microseconds; return ``lo``, ``hi``, and whether anything is left.
 
-    A sliver that a cut leaves, shorter than instants are told apart by, is nothing; a row that short stays.
+    A sliver shorter than the time resolution that a cut leaves is dropped; a row that short before stays.
     """
     start, stop = (begin - relation.ref[rows]) / 1e6, (end - relation.ref[rows]) / 1e6
     lo, hi = relation.lo[rows], relation.hi[rows]
     whole = (start <= lo) & (hi <= stop) & (lo < stop)
     new_lo, new_hi = np.maximum(lo, start), np.minimum(hi, stop)
-    kept: BoolArray = whole | (new_hi - new_lo > GRAIN)
-    return new_lo, new_hi, kept
+    keep: BoolArray = whole | (new_hi - new_lo > GRAIN)
+    return new_lo, new_hi, keep
 
 
 def _some_groups(relation: Relation, begin: int, end: int) -> Relation:
-    """Consecutive groups, as views."""
+    """Return consecutive groups, as views."""
     a, b = int(relation.offsets[begin]), int(relation.offsets[end])
     lineage = relation.lineage
     if lineage is not None:

@@ -1,9 +1,9 @@
-"""The mirror: every row also with columns exchanged, so that a symmetric pair is solved one way round and given both ways.
+"""Mirror symmetric pairs: emit every row also with exchanged columns, so that each pair is solved only once.
 
 1 Transforms: no equation. The rows of the input, then the same rows under exchanged names; keys, modelled and unmodelled
-  attributes alike. What is mirrored has keys of its own (``R.id < S.id`` below, ``R.id > S.id`` here), so groups stay groups.
+  attributes alike. Mirrored rows have keys of their own (``R.id < S.id`` below, ``R.id > S.id`` here), so groups stay groups.
 2 Bounds: a mirrored row has the bounds, drift, certainty and causes of its original, under the exchanged names.
-3 Inverts: passes the bound on; a column that is exchanged has the tighter of its own and the other's.
+3 Inverts: passes the bound on; an exchanged column gets the tighter of its own and the other's.
 4 Revises: passes revisions on, both ways round.
 5 Accents: pass, both ways round.
 """
@@ -26,7 +26,7 @@ from pulse.operators.data.samples import Samples
 
 @dataclass(frozen=True)
 class MirrorOperator:
-    """``swaps`` are the pairs of columns that are exchanged, of one role and type each."""
+    """A mirror: ``swaps`` are the pairs of columns to exchange, of one role and type each."""
 
     swaps: tuple[tuple[str, str], ...]
 
@@ -35,7 +35,7 @@ class MirrorOperator:
         return dict(self.swaps) | {b: a for a, b in self.swaps}
 
     def segments(self, relation: Relation) -> Relation:
-        """The rows of the input, and after them the mirrored ones."""
+        """Append the mirrored rows to those of the input."""
         if not len(relation):
             return relation
         plain = replace(relation, lineage=None)
@@ -50,7 +50,7 @@ class MirrorOperator:
         return replace(Relation.concat([plain, mirrored]), lineage=_twice(relation.lineage))
 
     def samples(self, samples: Samples) -> Samples:
-        """The samples of the input, and after them the mirrored ones."""
+        """Append the mirrored samples to those of the input."""
         keys = self._keys(samples.columns, samples.keys)
 
         def both(of: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class MirrorOperator:
 
 
 def _twice(lineage: Lineage | None) -> Lineage | None:
-    """The causes of rows that come twice, one whole after the other."""
+    """Repeat the causes of all rows once more, for their mirror images."""
     if lineage is None:
         return None
     ends = lineage.offsets[1:] + len(lineage.entries)

@@ -1,11 +1,11 @@
-"""The union: the segments of several inputs as one (semantics 3).
+"""Union: merge the segments of several inputs (semantics 3).
 
-1 Transforms: rows of equal keys are put in the order of time. Two inputs that speak of one key at one time contradict
-  what a stream is (semantics 1.3, 1.4) and are an error.
+1 Transforms: sorts rows of equal keys by time. Two inputs with segments of one key at one time violate
+  the definition of a stream (semantics 1.3, 1.4) and are an error.
 2 Bounds: passes them on. The drift of a key that several inputs share is lost, as each counts it from its own start.
 3 Inverts: passes the bound on to the input that the row came from.
 4 Revises: passes revisions on, without drift.
-5 Accents: passes additions not yet made by the other input; holds drops and alterations until both have them
+5 Accents: passes additions that the other input has not made yet; holds drops and alterations until both have them
   (semantics 8.2).
 """
 
@@ -24,19 +24,19 @@ from pulse.operators.errors import OverlappingInputsError
 
 @dataclass(frozen=True)
 class UnionOperator:
-    """The segments of all inputs, which have the same columns."""
+    """A union of inputs that have the same columns."""
 
     def segments(self, relations: Sequence[Relation]) -> Relation:
-        """All rows, by key and time."""
+        """Merge all rows, sorted by key and time."""
         names = relations[0].columns.names
         assert all(one.columns.names == names for one in relations), (
-            "inputs of a union have one list of columns"
+            "inputs of a union must have the same columns"
         )
         together = Relation.concat(relations)
         merged = together.merged()
         overlap = find_overlap(Ranges(merged.group, merged.ref, merged.lo, merged.hi))
         if overlap is not None:
-            raise _two_speak(merged, overlap[1])
+            raise _overlap_error(merged, overlap[1])
         ranks = key_ranks(list(together.keys), together.groups)
         some = np.diff(together.offsets) > 0
         shared = np.bincount(ranks[some], minlength=int(ranks.max(initial=-1)) + 1) > 1
@@ -47,16 +47,16 @@ class UnionOperator:
         return replace(merged, drift=drift)
 
     def instants(self, relations: Sequence[Relation]) -> Relation:
-        """The same of what streams of segments are at some instants, given as points of whole microseconds."""
+        """Merge streams of segments at some instants, given as points of whole microseconds."""
         merged = Relation.concat(relations).merged()
         again = np.flatnonzero((np.diff(merged.ref) == 0) & (np.diff(merged.group) == 0))
         if len(again):
-            raise _two_speak(merged, int(again[0]) + 1)
+            raise _overlap_error(merged, int(again[0]) + 1)
         return merged
 
 
-def _two_speak(merged: Relation, row: int) -> OverlappingInputsError:
+def _overlap_error(merged: Relation, row: int) -> OverlappingInputsError:
     return OverlappingInputsError(
-        f"union: two inputs speak of {merged.where(row)}; tell them apart by a text column of their own "
+        f"union: two inputs overlap for {merged.where(row)}; give each a text column of its own to tell them apart "
         "(select 'a' as source, …)"
     )

@@ -1,14 +1,14 @@
-"""Alter: values restated by affine maps that change at instants (semantics 8.1); what alter data does to segments.
+"""Apply affine maps that change at instants to segments, samples and tuples (alter, semantics 8.1).
 
 1 Transforms: where a map ``y -> a*y + b`` is in force, coefficients scale by ``a`` and the constant term shifts by ``b``; a
   segment that straddles an instant at which the map changes is cut there.
-2 Bounds: ``err`` scales by ``a``, ``drift`` too; over a change of scale the drift so far is carried on
+2 Bounds: ``err`` and ``drift`` scale by ``a``; over a change of scale the drift so far is carried on
   (:func:`pulse.kernels.pieces.step_maps.scaled_drift`). Nothing is approximated, but ``a`` and ``b`` are exact fractions and
-  values doubles: what the doubles nearest to ``a`` and ``b``, products and sums lose is added
+  values doubles: the rounding of ``a`` and ``b`` to doubles, of products and of sums is added
   (:func:`pulse.kernels.pieces.step_maps.restate`).
-3 Inverts: a bound on the output is one of ``1/a`` of it on the input.
-4 Revises: passes it on, altered.
-5 Accents: this is what they do. Undoing and restating are inverse to each other.
+3 Inverts: a bound on the output becomes ``1/a`` of it on the input.
+4 Revises: passes revisions on, altered.
+5 Accents: this operator implements them. Undoing and restating are inverse to each other.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from pulse.stream.units.step_maps import Located, Steps
 
 @dataclass(frozen=True)
 class Alter:
-    """``steps`` by attribute; descriptions speak of keys, unmodelled attributes and the time by the input's own names.
+    """An operator that applies ``steps`` by attribute; descriptions name keys, unmodelled attributes and time as the input does.
 
-    Segments of attributes among ``held`` keep the map in force at their start. That is what undoes a value that was recorded
-    before the change and held across it; as it may have been recorded again after it, their bounds cover that as well. Those
-    of attributes among ``lines`` join tuples; where a map changes between two it is an error
+    Segments of attributes in ``held`` keep the map in force at their start. This undoes a value recorded before the change and
+    held across it; as the value may also have been recorded again after the change, their bounds cover that, too. Segments of
+    attributes in ``lines`` join tuples; a map that changes between two tuples is an error
     (:mod:`pulse.operators.units.unsure_units`).
     """
 
@@ -57,20 +57,20 @@ class Alter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is ever altered."""
+        """Return whether no step alters anything."""
         return all(one.is_empty for one in self.steps.values())
 
     def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
+        """Return the output columns for these input columns."""
         return before
 
     def inverse(self) -> Alter:
-        """What undoes this."""
+        """Return the operator that undoes this one."""
         return replace(self, steps={name: steps.inverse() for name, steps in self.steps.items()})
 
     def segments(self, relation: Relation) -> Relation:
-        """Cut where a map changes, and scaled."""
-        began = relation.lo  # where a row's segment does, whatever attributes it has been cut for
+        """Cut segments where a map changes, and scale them."""
+        began = relation.lo  # the start of a row's segment, before the cuts for any attribute
         for name, steps in self.steps.items():
             if name in relation.models and not steps.is_empty:
                 relation, began = self._altered(relation, name, steps, began)
@@ -117,12 +117,12 @@ class Alter:
         return replace(relation, models=models, err=bounds, drift=drift), began
 
     def samples(self, samples: Samples) -> Samples:
-        """Every value by the map in force at its instant."""
+        """Map every value by the map in force at its instant."""
         values, err = dict(samples.values), dict(samples.err)
         for name, steps in self.steps.items():
             if name not in samples.values or steps.is_empty:
                 continue
-            if set(steps.columns) <= set(samples.columns.key_names):  # then a stretch lies in one cell
+            if set(steps.columns) <= set(samples.columns.key_names):  # then a group lies in one cell
                 found = steps.located(
                     described_columns(samples.columns, samples.keys, samples.group, {}, steps),
                     len(samples.group),
@@ -150,9 +150,9 @@ class Alter:
         return replace(samples, values=values, err=err)
 
     def on_stretches(self, samples: Samples) -> dict[str, Located] | None:
-        """Locate the steps of every stretch by attribute, so that sampling copies no samples.
+        """Locate the steps of every group by attribute, so that sampling copies no samples.
 
-        None where descriptions concern more than keys.
+        Return None where descriptions concern more than keys.
         """
         found: dict[str, Located] = {}
         for name, steps in self.steps.items():
@@ -168,7 +168,7 @@ class Alter:
         return found
 
     def tuples(self, batch: pa.RecordBatch, schema: StreamSchema) -> pa.RecordBatch:
-        """A batch of tuples with the modelled attributes altered, as doubles; the rest as it is."""
+        """Alter the modelled attributes of a batch of tuples, as doubles; the other columns are unchanged."""
         at: IntArray | None = None
         for name, steps in self.steps.items():
             if name not in batch.schema.names or steps.is_empty:
@@ -194,7 +194,7 @@ def described_columns(
     unmodelled: Mapping[str, pa.Array],
     steps: Steps,
 ) -> dict[str, Any]:
-    """What descriptions compare, for every row, by the columns of the steps; a key is held once per group."""
+    """Return the columns that descriptions compare, for every row; a key is stored once per group."""
     of_row = pa.array(group)
     return {
         name: unmodelled[name]
@@ -205,23 +205,26 @@ def described_columns(
 
 
 def _concerns(found: Located) -> bool:
-    """Whether some row's cell has a step at all."""
+    """Return whether some row's cell has a step at all."""
     busy = np.diff(found.steps[0]) > 0
     return bool(busy.any()) and bool(busy[found.cell].any())
 
 
 @dataclass(frozen=True)
 class Presence:
-    """Rows only where all attributes exist (drop, semantics 8.2): ``steps`` by attribute, whose scale is above 1 where not."""
+    """An operator that keeps rows only where all attributes exist (drop, semantics 8.2).
+
+    ``steps`` by attribute have a scale above 1 where it is absent.
+    """
 
     steps: Mapping[str, Steps]
     stored: bool = False
-    """Whether rows are segments of a model as its fit made them, from tuples that have all of its attributes: then rows end where
-    any of them does, also one that is not read, and what is left of a segment says nothing of the time after: a segment that
-    does begins there."""
+    """Whether rows are segments of a model as its fit made them, from tuples with all of its attributes. Rows then end where any
+    attribute ends, also one that is not read, and the rest of a segment is void: a later value has a segment of its own.
+    """
 
     def segments(self, relation: Relation) -> Relation:
-        """Cut where an attribute ends or begins, without what lies between."""
+        """Cut segments where an attribute ends or begins, and drop the parts without it."""
         for name, steps in self.steps.items():
             read = self.stored or name in relation.models or name in relation.unmodelled
             if steps.is_empty or not read:
@@ -245,7 +248,7 @@ class Presence:
         return relation
 
     def samples(self, samples: Samples) -> Samples:
-        """Absent where an attribute is not."""
+        """Mark samples absent where an attribute is absent."""
         certainty = samples.certainty
         for name, steps in self.steps.items():
             if steps.is_empty or (name not in samples.values and name not in samples.unmodelled):

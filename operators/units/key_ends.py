@@ -1,8 +1,8 @@
-"""Where keys end: attributes of their tuples are dropped by accents, or punctuation excludes more of them (semantics 8.1, 8.7).
+"""Locate where keys end: accents drop attributes of their tuples, or punctuation excludes further ones (semantics 8.1, 8.7).
 
-A fit models no tuple that lacks an attribute. Between the last one before a drop and the first one after the attribute was added
-again it knows nothing from the drop on, so that the two are no neighbours: no line is drawn between them, and where the last
-value is held a segment begins at the first one after. A key that punctuation closes is known to have ended at its last tuple.
+A fit models no tuple that lacks an attribute. Between the last tuple before a drop and the first one after the attribute is added
+again the truth is unknown from the drop on, so the two are not neighbours: no line joins them, and where the last
+value holds a segment begins at the first one after. A key closed by punctuation ends at its last tuple.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Drops:
-    """By attribute, where it is not after it was (:meth:`AccentLog.gaps`); and ``closed``: instants, each with a description of
-    the keys of which no tuple from then on comes any more."""
+    """The drops of a stream.
+
+    ``gaps`` marks by attribute where it is absent after it was present (:meth:`AccentLog.gaps`); ``closed`` holds instants, each
+    with a description of the keys that have no tuples from then on.
+    """
 
     gaps: Mapping[str, Steps]
     closed: tuple[tuple[int, Description], ...] = ()
 
     @classmethod
     def of(cls, log: AccentLog | None, schema: StreamSchema) -> Drops | None:
-        """Those of a log that tuples of a model's attributes tell; None where there are none.
+        """Collect the drops of a log that affect tuples of a model's attributes; None without any.
 
         >>> schema = StreamSchema.of(key={"s": "string"}, time="t", modelled={"x": "step"})
         >>> log = AccentLog.parse(["1970-01-01T00:00:05 [[s = 'a', drop(x)]]", "1970-01-01T00:00:09 [[true, add(x)]]"])
@@ -46,7 +49,7 @@ class Drops:
         return cls(some) if some else None
 
     def closes(self, table: pa.Table, last: IntArray, before: int | None) -> BoolArray:
-        """Which keys, those of a table's rows, are closed, if none of their tuples comes before ``last`` or ``before``.
+        """Return which keys, those of a table's rows, are closed if no more of their tuples come before ``last`` or ``before``.
 
         >>> drops = Drops({}, ((9, Description.parse("s = 'a'")),))
         >>> drops.closes(pa.table({"s": ["a", "a", "b"]}), np.array([5, 8, 8]), None).tolist()
@@ -69,7 +72,7 @@ class Drops:
         return found
 
     def after(self, table: pa.Table, rows: IntArray, t: IntArray) -> IntArray:
-        """The first instant after each tuple at which an attribute is dropped; NEVER where none is.
+        """Return the first instant after each tuple at which an attribute is dropped, or NEVER.
 
         ``rows`` are those of ``table``, and ``t`` their times.
         """

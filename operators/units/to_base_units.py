@@ -1,11 +1,11 @@
-"""Undo: raw tuples in the units of their stream's start, before they are fitted (semantics 8.1, 8.5).
+"""Convert raw tuples to the units of their stream's start before a fit (undo, semantics 8.1, 8.5).
 
-Modelled attributes become doubles, by the composed inverse of what was altered; whole numbers (keys, times, unmodelled ones) are
+Modelled attributes become doubles, by the composed inverse of the alterations; integers (keys, times, unmodelled attributes) are
 undone exactly. Tuples that cannot be modelled are left out with a reason and counted: those that by accents lack a key, the time
-or a modelled attribute, and those that nothing undoes. All but those that only lack a modelled attribute are set aside as well.
+or a modelled attribute, and those without an inverse image. All except those that only lack a modelled attribute are set aside.
 
-The truth is the exact image of what was recorded. A tuple undone is a double near it, and a fit certifies its segments against
-such doubles. :class:`UndoneRounding` adds the rest where segments are read: for a map ``a*v + b`` with the image ``y``, the
+The truth is the exact image of the recorded value. An undone tuple is a double near it, and a fit certifies its segments against
+such doubles. :class:`UndoneRounding` adds the difference when segments are read: for a map ``a*v + b`` with the image ``y``, the
 doubles for ``a`` and ``b``, the product and the sum round by at most ``u (2 |a v| + |b| + |y|)``, below ``4 u (|y| + |b|)``.
 """
 
@@ -35,7 +35,7 @@ from pulse.stream.units.recorded_units import RawUnits, raw_units
 from pulse.stream.units.step_maps import EXACT, Steps
 
 Leave = Callable[[pa.Table, str, bool], None]
-"""Told of tuples that are left out: them, why, and whether they are to be set aside."""
+"""A callback for tuples that are left out: the tuples, the reason, and whether to set them aside."""
 _LARGEST = (1 << 63) - 1
 _FAR = 1 << 62
 _LEAST = 2.0**-1074
@@ -43,31 +43,31 @@ _LEAST = 2.0**-1074
 
 @dataclass(frozen=True)
 class RawUndo:
-    """What brings recorded tuples to the units of the start, whatever tells it: a log, or what a job has heard."""
+    """A converter of recorded tuples to base units, from a log or from the accents of a running job."""
 
     units: RawUnits
     schema: StreamSchema
 
     @cached_property
     def _inverse(self) -> dict[str, Steps]:
-        """What undoes each attribute, compiled once."""
+        """Return the inverse of each attribute's steps, compiled once."""
         return {name: steps.inverse() for name, steps in self.units.steps.items()}
 
     @cached_property
     def shifts(self) -> dict[str, float]:
-        """The largest shift by which each modelled attribute is undone, which the rounding of tuples counts from."""
+        """Return the largest shift that undoes each modelled attribute, from which the rounding of tuples follows."""
         modelled = self.schema.modelled_names
         return {name: steps.largest_shift for name, steps in self._inverse.items() if name in modelled}
 
     def timed(self, batch: pa.RecordBatch, at: IntArray, leave: Leave) -> tuple[pa.RecordBatch, IntArray]:
-        """With the times of the start, in microseconds, where recorded ones were altered; of no time nothing is told."""
+        """Convert altered times to base times in microseconds; leave out tuples whose time has no inverse image."""
         schema, units = self.schema, self.units
         if units.clock is None or units.unsaid is None:
             return batch, at
         unsaid = _applied(np.ones(len(at)), units.unsaid, batch, at) > 1.0
         if batch.column(schema.time).null_count:
             unsaid &= ~_nulls(batch.column(schema.time))
-        batch, at = self.without(batch, unsaid, "a time that no instant was altered to", leave), at[~unsaid]
+        batch, at = self.without(batch, unsaid, "no instant maps to this time", leave), at[~unsaid]
         compared = {one: batch.column(one) for one in units.clock.columns}
         first, unfit = _exact(at, *units.clock.inverse().exactly(compared, at))
         place, null = batch.schema.get_field_index(schema.time), None
@@ -75,18 +75,18 @@ class RawUndo:
             null = _nulls(batch.column(schema.time))
             unfit &= ~null
             null = null[~unfit]
-        batch = self.without(batch, unfit, "no whole microsecond once undone", leave)
+        batch = self.without(batch, unfit, "not a whole microsecond in base units", leave)
         first = first[~unfit]
         times = pa.array(first, mask=null).cast(pa.timestamp("us"))
         return batch.set_column(place, schema.time, times), first
 
     def lacking(self, batch: pa.RecordBatch, at: IntArray) -> Iterator[tuple[str, BoolArray]]:
-        """The attributes that tuples lack by accents, one after the other, and which tuples do."""
+        """Yield the attributes that accents removed, each with a mask of the tuples that lack it."""
         for name, steps in self.units.absent.items():
             yield name, _applied(np.ones(len(at)), steps, batch, at) > 1.0
 
     def undone(self, batch: pa.RecordBatch, at: IntArray, leave: Leave) -> pa.RecordBatch:
-        """The tuples that can be undone, undone, with all their columns."""
+        """Convert the tuples that have an inverse image, with all their columns."""
         found = {
             name: self._undone(batch, name, steps, at)
             for name, steps in self.units.steps.items()
@@ -98,15 +98,15 @@ class RawUndo:
                 batch = batch.set_column(batch.schema.get_field_index(name), name, column)
             if unfit is not None:
                 bad = bad | unfit
-        if bad.any():  # told as they came: there is nothing that they were
-            self.without(recorded, bad, "no whole number once undone", leave)
+        if bad.any():  # reported as recorded: they have no inverse image
+            self.without(recorded, bad, "not a whole number in base units", leave)
             batch = batch.filter(pa.array(~bad))
         return batch
 
     def _undone(
         self, batch: pa.RecordBatch, name: str, steps: Steps, at: IntArray
     ) -> tuple[pa.Array | None, BoolArray | None]:
-        """A column undone, None where it stays as it is, and the rows in which there is nothing that it could have been."""
+        """Convert a column (None: unchanged), and mark the rows without an inverse image."""
         column = batch.column(name)
         null = _nulls(column) if column.null_count else None
         exact = pa.types.is_integer(column.type) or _is_time(column.type)
@@ -135,7 +135,7 @@ class RawUndo:
     def without(
         self, batch: pa.RecordBatch, rows: BoolArray, reason: str, leave: Leave, *, keep: bool = True
     ) -> pa.RecordBatch:
-        """All tuples but some, of which it is told why they are left out."""
+        """Filter out some tuples and report them with the reason."""
         if not rows.any():
             return batch
         leave(pa.Table.from_batches([batch.filter(pa.array(rows))]), reason, keep)
@@ -144,14 +144,14 @@ class RawUndo:
 
 @dataclass(frozen=True)
 class Undo:
-    """What undoes the accents of a log in tuples of a stream."""
+    """A converter that undoes the accents of a log in the tuples of a stream."""
 
     log: AccentLog
     schema: StreamSchema
 
     @cached_property
     def units(self) -> RawUnits:
-        """What is done."""
+        """Return the raw units of the log."""
         return raw_units(self.log, self.schema)
 
     @cached_property
@@ -160,65 +160,65 @@ class Undo:
 
     @property
     def columns(self) -> list[str]:
-        """What has to be read of the tuples."""
+        """Return the columns to read from the tuples."""
         return list(dict.fromkeys((*needed_columns(self.schema), *self.units.columns)))
 
     @cached_property
     def optional(self) -> frozenset[str]:
-        """The columns that a file may lack: they come and go by accents."""
+        """Return the columns that a file may lack, as accents add and drop them."""
         return self.log.coming
 
     def tuples(self, batch: pa.RecordBatch, leave: Leave) -> pa.RecordBatch:
-        """The tuples that can be modelled, undone; ``leave`` is told of the others."""
+        """Convert the tuples that can be modelled, and report the others to ``leave``."""
         raw, schema, needed = self._raw, self.schema, needed_columns(self.schema)
 
-        def told(rows: pa.Table, reason: str, keep: bool) -> None:
+        def report(rows: pa.Table, reason: str, keep: bool) -> None:
             leave(rows.select(needed), reason, keep)
 
         if schema.time in self.units.absent and batch.column(schema.time).null_count:
-            batch = raw.without(batch, _nulls(batch.column(schema.time)), lacks(schema.time), told)
-        batch, at = raw.timed(batch, times(pa.Table.from_batches([batch]), schema)[0], told)
+            batch = raw.without(batch, _nulls(batch.column(schema.time)), lacks(schema.time), report)
+        batch, at = raw.timed(batch, times(pa.Table.from_batches([batch]), schema)[0], report)
         gone = np.zeros(batch.num_rows, np.bool_)
         for name, rows in raw.lacking(batch, at):
             keep = name not in schema.modelled_names
-            raw.without(batch, rows & ~gone, lacks(name), told, keep=keep)
+            raw.without(batch, rows & ~gone, lacks(name), report, keep=keep)
             gone |= rows
         if gone.any():
             batch, at = batch.filter(pa.array(~gone)), at[~gone]
-        return raw.undone(batch, at, told).select(needed)
+        return raw.undone(batch, at, report).select(needed)
 
 
 @dataclass(frozen=True)
 class UndoneRounding:
-    """Adds to the bounds of segments what rounding did to the tuples that they were fitted to, as these were undone.
+    """An operator that adds to segments' bounds the rounding of the undone tuples that they were fitted to.
 
-    ``steps`` by attribute are those that undo it; ``told`` says whether segments have what they compare. If not, the largest
+    ``steps`` by attribute undo it; ``by_segment``: whether segments have the columns that steps compare. If not, the largest
     shift of all counts.
     """
 
     steps: Mapping[str, Steps]
     schema: StreamSchema
-    told: bool
+    by_segment: bool
 
     @classmethod
     def of(cls, log: AccentLog, schema: StreamSchema) -> UndoneRounding | None:
-        """Of a model that was fitted with these accents; None where undoing them rounds nothing."""
-        told = not log.needs_tuples(schema)
-        steps = log.steps(schema.time) if told else raw_units(log, schema).steps
+        """Build the operator for a model fitted with these accents; None where undoing them is exact."""
+        by_segment = not log.needs_tuples(schema)
+        steps = log.steps(schema.time) if by_segment else raw_units(log, schema).steps
         found = {
             name: one.inverse()
             for name, one in steps.items()
             if name in schema.modelled_names and not all(some.map.is_exact for some in one.alterations)
         }
-        return cls(found, schema, told) if found else None
+        return cls(found, schema, by_segment) if found else None
 
     @property
     def columns(self) -> set[str]:
-        """What it compares."""
-        return {name for steps in self.steps.values() for name in steps.columns} if self.told else set()
+        """Return the columns that the steps compare."""
+        return {name for steps in self.steps.values() for name in steps.columns} if self.by_segment else set()
 
     def segments(self, relation: Relation) -> Relation:
-        """The same segments with bounds, and drifts, that hold for the exact images of their tuples."""
+        """Widen bounds and drifts so that they hold for the exact images of the tuples."""
         truths = dict(self.schema.modelled)
         shifts = {
             name: self._shifts(relation, steps, straight=truths[name] is Truth.LINEAR)
@@ -228,8 +228,8 @@ class UndoneRounding:
         return with_rounding(relation, shifts)
 
     def _shifts(self, relation: Relation, steps: Steps, *, straight: bool) -> FloatArray:
-        """Per row the largest shift by which a tuple that it is made of was undone."""
-        if not self.told:
+        """Return per row the largest shift by which one of its tuples was undone."""
+        if not self.by_segment:
             return np.full(len(relation), steps.largest_shift)
         found = steps.located(
             described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
@@ -239,7 +239,7 @@ class UndoneRounding:
         so_far = np.append(shift, EXACT)
         for begin, end in itertools.pairwise(offsets.tolist()):
             so_far[begin:end] = np.maximum.accumulate(shift[begin:end])
-        if straight:  # from the tuple before a segment's start to the one after its end
+        if straight:  # includes the tuples before a segment's start and after its end
             last = np.where(np.diff(offsets) > 0, offsets[1:] - 1, len(shift))
             return so_far[last][found.cell]
         step = cut_at_steps(relation.ref, relation.hi, relation.hi, found.cell, found.steps).step
@@ -247,14 +247,14 @@ class UndoneRounding:
 
 
 def with_rounding(relation: Relation, shifts: Mapping[str, FloatArray | float]) -> Relation:
-    """The same segments with bounds, and drifts, that hold for the exact images of tuples that were undone by such shifts.
+    """Widen bounds and drifts so that they hold for the exact images of tuples undone by such shifts.
 
-    ``shifts`` by attribute: the largest of the tuples that a row is made of, or one for all rows;
+    ``shifts`` by attribute: the largest over the tuples of a row, or one for all rows;
     :data:`~pulse.stream.units.step_maps.EXACT` where nothing was rounded.
     """
     err, drift = dict(relation.err), dict(relation.drift)
     for name, shift in shifts.items():
-        # Between its tuples a truth is no further off than at them, and they lie within the bound of the model.
+        # Between its tuples a truth deviates no more than at them, and they lie within the bound of the model.
         size = magnitudes(relation.models[name], relation.lo, relation.hi) + err[name]
         rate = np.where(np.equal(shift, EXACT), 0.0, (TERM * (size + shift) + _LEAST) * GROWN)
         if not rate.any():
@@ -267,7 +267,7 @@ def with_rounding(relation: Relation, shifts: Mapping[str, FloatArray | float]) 
 
 
 def lacks(name: str) -> str:
-    """Why a tuple is left out that lacks an attribute."""
+    """Return the reason for leaving out a tuple that lacks an attribute."""
     return f"without '{name}', by accents"
 
 
@@ -276,7 +276,7 @@ def _applied(values: FloatArray, steps: Steps, batch: pa.RecordBatch, at: IntArr
 
 
 def _exact(values: IntArray, which: IntArray, maps: list[Affine]) -> tuple[IntArray, BoolArray]:
-    """Whole numbers under exact maps, and where there is none."""
+    """Map integers exactly, and mark those without an integer image."""
     out, unfit = values.copy(), np.zeros(len(values), np.bool_)
     for k in np.unique(which):
         rows, map = np.flatnonzero(which == k), maps[k]
@@ -295,7 +295,7 @@ def _fits(value: Fraction) -> bool:
 
 
 def _whole(column: pa.Array) -> tuple[IntArray, pa.DataType]:
-    """Whole numbers, and the type that they have once undone; times in microseconds, those out of range far out."""
+    """Return integers and their type once undone; times in microseconds, clipped where out of range."""
     type_ = column.type
     if not _is_time(type_):
         return column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False), type_
@@ -314,7 +314,7 @@ def _is_time(type_: pa.DataType) -> bool:
 
 
 def _range(type_: pa.DataType) -> tuple[int, int]:
-    """The least and the largest number of a type, as far as 64 bits with a sign reach."""
+    """Return the least and largest number of an integer type, within signed 64 bits."""
     limits = np.iinfo(type_.to_pandas_dtype())
     return int(limits.min), min(int(limits.max), _LARGEST)
 

@@ -1,9 +1,9 @@
-"""Units that recorded segments leave open: what a model fitted without its accents can say across them (semantics 8.1, 3.9).
+"""Bound segments whose units are uncertain, as their model was fitted without its accents (semantics 8.1, 3.9).
 
-A step holds its value across an accent, or the same number was recorded again after it: the segment is the same, the truth is
-not. So what lies from an accent to the end of the segment that runs across it is the value held on, with a bound that covers
-every reading. A line joins the last tuple before an accent and the first one after it, and where these are no segment tells:
-there is no bound, and asking for one is an error.
+Either a step holds its value across an accent, or the same number was recorded again after it: the segments are equal, the truths
+are not. From an accent to the end of the segment that crosses it, the result is therefore the held value, with a bound that
+covers every reading. A line joins the last tuple before an accent and the first one after it, and segments do not record where
+these are: there is no bound, and requesting one is an error.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pulse.operators.data.relation import Relation
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.units.step_maps import Located
 
-_ABUTS = 1e-6  # seconds between rows that are no hole
+_ABUTS = 1e-6  # largest gap in seconds between adjoining rows
 
 
 def covering(
     relation: Relation, name: str, made: Restated, held: IntArray, now: IntArray, found: Located
 ) -> tuple[FloatArray, FloatArray]:
-    """The bound of each row as restated by the step ``held`` in which it began, and how far the truth may be from that value.
+    """Return each row's bound when restated by the step ``held`` in which it began, and the truth's distance from that value.
 
-    ``now`` is the step at the row's own time: the value may be in the units of any step from the one to the other.
+    ``now`` is the step at the row's own time: the value may be in the units of any step between the two.
     """
     err, apart = made.err.copy(), np.zeros(len(held))
     step = np.where(held < 0, found.steps[0][found.cell], held + 1)
@@ -47,7 +47,7 @@ def covering(
 
 
 def _furthest(a: FloatArray, b: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
-    """The largest distance of polynomials on ``[lo, hi]``, rounded up; 0 where they are the same."""
+    """Return the largest distance of polynomials on ``[lo, hi]``, rounded up; 0 where they are equal."""
     difference = a - b
     least, most, status = bounds(difference, lo, hi)
     k = a.shape[1]
@@ -59,7 +59,7 @@ def _furthest(a: FloatArray, b: FloatArray, lo: FloatArray, hi: FloatArray) -> F
 
 
 def check_lines(relation: Relation, name: str, parts: MappedParts, found: Located) -> None:
-    """Refuse lines whose map changes where no hole parts them; ``parts`` are the relation's rows cut at the steps."""
+    """Reject lines whose map changes without a hole; ``parts`` are the relation's rows cut at the steps."""
     scale, shift = (
         np.append(maps, plain)[parts.step] for maps, plain in zip(found.maps, (1.0, 0.0), strict=True)
     )
@@ -76,7 +76,7 @@ def check_lines(relation: Relation, name: str, parts: MappedParts, found: Locate
     )
     at = format_instant(int(ref[row]) + round(float(parts.lo[row]) * 1e6))
     raise UnsupportedAccentError(
-        f"'{name}'{' of ' + key if key else ''} changes its units at {at}, within a line: between the last tuple before and the "
-        "first after it only tuples tell the truth, and this model was fitted without its accents; fit the tuples with them "
+        f"'{name}'{' of ' + key if key else ''} changes its units at {at}, within a line: only tuples define the truth between "
+        "the last tuple before and the first after it, and this model was fitted without its accents; fit the tuples with them "
         "(fit --accents), or leave out these keys"
     )

@@ -1,4 +1,4 @@
-"""What aggregates over a window of one key share (semantics 3.5, 3.6): their definition, and the certainty of a window."""
+"""Define the parts that aggregates over a window of one key share (semantics 3.5, 3.6): definition and certainty."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pulse.core.columns import Columns
 
 @dataclass(frozen=True)
 class WindowFunction:
-    """``function`` of ``argument`` over windows of ``size`` microseconds, named ``output``.
+    """An aggregate: ``function`` of ``argument`` over windows of ``size`` microseconds, named ``output``.
 
-    ``advance`` says at which closing times tuples are asked for; segments know all of them.
+    ``advance`` gives the closing times at which tuples are emitted; segments cover all closing times.
     """
 
     function: str
@@ -25,12 +25,12 @@ class WindowFunction:
     advance: int | None = None
 
     def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
+        """Return the output columns for an input with these columns."""
         return Columns(before.key, (self.output,), (), before.time)
 
 
 def least_certain(certainty: CertaintyArray, first: IntArray, last: IntArray) -> CertaintyArray:
-    """The smallest certainty among rows ``first[i] … last[i]``, for any number of such spans."""
+    """Return the smallest certainty among rows ``first[i] … last[i]`` of each span."""
     least = np.full(len(first), 3, np.uint8)
     for code in (3, 2, 1):
         below = np.concatenate(([0], np.cumsum(certainty < code)))

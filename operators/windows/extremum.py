@@ -1,15 +1,15 @@
-"""Smallest and largest value over a window, per key (semantics 3.6).
+"""Compute the smallest or largest value over a window, per key (semantics 3.6).
 
 1 Transforms: the extremum over ``[t - size, t)`` as a function of the closing time ``t`` is piecewise one of three:
   the model at the window's tail, the model at its head, or the best value in between, a constant. Points take part.
   Windows that touch a hole, or reach outside, have no result.
-2 Bounds: the largest bound of any row that the windows of a piece touch; wherever the true extremum lies, it is of
-  one of them. The rounding of a shift is added. Pieces are cut where windows begin and cease to touch rows of another
-  certainty, or rows without a bound, so that no window is in doubt because of a row that a later window touches.
-3 Inverts: each contributing row to the bound itself (semantics 4.3).
+2 Bounds: the largest bound of any row that the windows of a piece touch, since the true extremum lies on one
+  of them. The rounding of a shift is added. Pieces are cut where windows start or stop touching rows of another
+  certainty, or rows without a bound, so that no window is doubtful because of a row that only a later window touches.
+3 Inverts: passes the bound itself to each contributing row (semantics 4.3).
 4 Revises: upstream by replaying; downstream only while the extremum itself is not withdrawn (semantics 7.5;
   :mod:`pulse.operators.patch.extremum`).
-5 Accents: as the integral's; an alteration increases, so it keeps the order, and acts on results (semantics 8.1,
+5 Accents: as the integral; an alteration is increasing, so it keeps the order, and acts on results (semantics 8.1,
   8.2).
 """
 
@@ -31,10 +31,10 @@ from pulse.operators.windows.base import WindowFunction, least_certain
 
 @dataclass(frozen=True)
 class Extremum(WindowFunction):
-    """``min`` or ``max``."""
+    """The window aggregate ``min`` or ``max``."""
 
     def segments(self, relation: Relation) -> Relation:
-        """The results as segments in the closing time."""
+        """Compute the results as segments in the closing time."""
         found = sliding_extremum(
             relation.ref,
             relation.lo,
@@ -59,10 +59,10 @@ class Extremum(WindowFunction):
             lineage=None,
         )
         err, c = relation.err[self.argument], relation.models[self.argument]
-        if c.shape[1] > 1:  # what comes out is written about other references, and evaluated there
+        if c.shape[1] > 1:  # the results move to other references and are evaluated there
             err = err + 4.0 * evaluation(c, relation.lo, relation.hi)
         made = _cut_at_changes(made, relation, self.size)
-        # What the windows of a piece cover: from `size` before its start to its end.
+        # The windows of a piece cover the time from `size` before its start to its end.
         first, last, widest = touched(
             (relation.ref, relation.lo, relation.hi, relation.offsets),
             err,
@@ -78,9 +78,9 @@ class Extremum(WindowFunction):
 
 
 def _cut_at_changes(made: Relation, relation: Relation, size: int) -> Relation:
-    """Cut results where their windows begin or cease to touch rows of another certainty or rows without a bound.
+    """Cut results where their windows start or stop touching rows of another certainty or rows without a bound.
 
-    Windows begin to touch a row when they close at its start, and cease to when they close ``size`` after its end.
+    Windows start touching a row when they close at its start, and stop when they close ``size`` after its end.
     """
     doubt = relation.certainty.astype(np.int64)
     for err in relation.err.values():
@@ -95,8 +95,8 @@ def _cut_at_changes(made: Relation, relation: Relation, size: int) -> Relation:
 
 
 def _cut(made: Relation, group: IntArray, ref: IntArray, offset: FloatArray) -> Relation:
-    """Cut the rows of groups at instants ``(ref, offset)``; an instant outside all rows, or at an end of one, changes nothing."""
-    start = int(made.ref.min())  # only to find the row: what decides below subtracts references exactly
+    """Cut the rows of groups at instants ``(ref, offset)``; an instant outside all rows, or at the end of one, has no effect."""
+    start = int(made.ref.min())  # only to find the row: the test below subtracts references exactly
     starts, at = (made.ref - start) / 1e6 + made.lo, (ref - start) / 1e6 + offset
     order = np.lexsort((at, group))
     group, ref, offset, at = group[order], ref[order], offset[order], at[order]

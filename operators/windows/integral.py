@@ -1,16 +1,16 @@
-"""Sum and average over a window, per key (semantics 3.5).
+"""Compute the sum or average over a window, per key (semantics 3.5).
 
 1 Transforms: the integral over ``[t - size, t)`` as a function of the closing time ``t`` is a polynomial, one degree
   higher, between any two instants at which an end of the window passes from one segment to the next: ``tail +
-  constant + head``. The average is that over the size. Windows that touch a hole, or reach outside, have no result.
-  Points have no measure.
-2 Bounds: of an average ``min(mean of err over the window, (drift at head + drift at tail) / size)``, of a sum that
-  times the size. The mean of err is linear in ``t`` on a piece, so that it is largest at an end. Rounding is added to either,
-  and at ends that were solved for, which are known to the timeline's tolerance, what the model jumps by there.
+  constant + head``. The average is the integral over the size. Windows that touch a hole, or reach outside, have no
+  result. Points have no measure.
+2 Bounds: for an average ``min(mean of err over the window, (drift at head + drift at tail) / size)``, for a sum that
+  times the size. The mean of err is linear in ``t`` on a piece, so its maximum lies at an end. Rounding is added to either.
+  Ends found by solving are accurate only to the timeline's tolerance; there the jump of the model is added.
 3 Inverts: a bound on the average to ``err <= bound``, or ``drift <= bound * size / 2`` (semantics 4.3).
-4 Revises: upstream by replaying what shared a window; downstream by adding what the integral changed by (semantics 7.5),
-  where bounds stay and no hole opens or closes (:mod:`pulse.operators.patch.integral`).
-5 Accents: foundation is what the window is on; an alteration of the argument acts on results as on segments
+4 Revises: upstream by replaying all rows that shared a window; downstream by adding the change of the integral (semantics
+  7.5), where bounds stay and no hole opens or closes (:mod:`pulse.operators.patch.integral`).
+5 Accents: the foundation is the window's attribute; an alteration of the argument acts on results as on segments
   (semantics 8.2, 8.4).
 """
 
@@ -34,10 +34,10 @@ from pulse.operators.windows.base import WindowFunction, least_certain
 
 @dataclass(frozen=True)
 class Integral(WindowFunction):
-    """``sum`` or ``avg``, by the integral."""
+    """The window aggregate ``sum`` or ``avg``, by the integral."""
 
     def segments(self, relation: Relation) -> Relation:
-        """The results as segments in the closing time."""
+        """Compute the results as segments in the closing time."""
         rows = relation.ranges_only()
         offsets, ref, lo, hi, c, head, tail = window_integral(
             rows.ref, rows.lo, rows.hi, rows.models[self.argument], rows.offsets, self.size
@@ -70,11 +70,11 @@ class Integral(WindowFunction):
         return made
 
     def _errors(self, rows: Relation, lo: FloatArray, head: IntArray, tail: IntArray) -> FloatArray:
-        """Bounds of the integral, one per piece."""
+        """Bound the error of the integral, once per piece."""
         err = rows.err[self.argument]
         if not err.any():
             return np.zeros(len(lo))
-        # Cells depend on ranges alone, so these are the very pieces of the integral itself.
+        # Cells depend only on ranges, so these pieces are exactly those of the integral itself.
         _, _, e_lo, e_hi, e, _, _ = window_integral(
             rows.ref, rows.lo, rows.hi, err[:, None], rows.offsets, self.size
         )
@@ -93,12 +93,12 @@ _NEAR = (
 def window_rounding(
     rows: Relation, argument: str, size: int, results: tuple[IntArray, IntArray, IntArray]
 ) -> FloatArray:
-    """What rounding may do to the integral over a window, for results ``(offsets, head, tail)``: one per result.
+    """Bound the rounding of the integral over a window, once per result ``(offsets, head, tail)``.
 
-    Each part of the window errs by a few units in the last place of its magnitude times its length, all of them by that of the
-    largest times the size. The ends of a row far from its reference are rounded themselves, by a unit of that distance. The sum
-    of the rows in between is carried from window to window with what its additions lost; what that loses in turn, with ``n``
-    rows, is ``(n u)^2`` of the largest of the group.
+    Each part of the window errs by a few units in the last place of its magnitude times its length, all together by that of the
+    largest times the size. The ends of a row far from its reference are themselves rounded, by a unit of that distance. The sum
+    of the rows in between is carried from window to window with a compensation for its rounding; the compensation's own error,
+    for ``n`` rows, is ``(n u)^2`` of the largest of the group.
     """
     offsets, head, tail = results
     c = rows.models[argument]
@@ -125,17 +125,17 @@ def window_rounding(
 
 
 def _of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArray) -> FloatArray:
-    """What the ends between the rows ``tail … head``, and those beside them, may add to an integral: one per result.
+    """Bound the contribution of solved ends between and beside the rows ``tail … head`` to an integral, once per result.
 
-    An end that is no whole microsecond was solved for. It lies within the timeline's tolerance, where also shorter ranges were
-    left to their neighbours: what the model and its bound jump by is added for that long, and for the gap, if any.
+    An end that is not a whole microsecond was found by solving. It is accurate to the timeline's tolerance, and shorter ranges
+    there were merged into their neighbours: the jump of the model and its bound counts for that long, and for the gap, if any.
     """
     end = rows.hi[:-1] * MICROSECONDS
     far = np.maximum(np.abs(rows.hi[:-1]), np.abs(rows.lo[1:]))
     gap = np.abs(gaps(rows.ref[:-1], rows.hi[:-1], rows.ref[1:], rows.lo[1:]))
-    apart = gap > 8.0 * _EPSILON * far
+    has_gap = gap > 8.0 * _EPSILON * far
     same = rows.group[1:] == rows.group[:-1]
-    solved = (np.abs(end - np.rint(end)) > 4.0 * _EPSILON * MICROSECONDS * far) | apart
+    solved = (np.abs(end - np.rint(end)) > 4.0 * _EPSILON * MICROSECONDS * far) | has_gap
     within = tolerances(rows.ref[:-1], rows.hi[:-1], rows.ref[1:], rows.lo[1:])
     found = np.flatnonzero(same & solved & (gap <= within))
     if not len(found):
@@ -145,8 +145,8 @@ def _of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArra
     with np.errstate(invalid="ignore", over="ignore"):
         jump = np.abs(left - right) + np.abs(err[found] - err[found + 1])
         most = np.maximum(np.abs(left), np.abs(right)) + np.maximum(err[found], err[found + 1])
-        charge = within[found] * jump + np.where(apart[found], gap[found], 0.0) * most
-    total = np.zeros(len(rows) + 2)  # of the ends before row i
+        charge = within[found] * jump + np.where(has_gap[found], gap[found], 0.0) * most
+    total = np.zeros(len(rows) + 2)  # cumulated over the ends before row i
     total[found + 2] = np.where(np.isfinite(charge), charge, 0.0)
     total = np.cumsum(total)
     within_window: FloatArray = total[head + 2] - total[tail]

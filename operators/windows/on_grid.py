@@ -1,15 +1,15 @@
-"""Windows at their closing times, straight from segments (semantics 3.5, 3.6, 4.2).
+"""Compute windows at their closing times directly from segments (semantics 3.5, 3.6, 4.2).
 
 1 Transforms: sums and averages (:mod:`pulse.kernels.windows.average_on_grid`) and extrema
   (:mod:`pulse.kernels.windows.extremum_on_grid`) by panes. A window that touches a hole or reaches before the first segment has
-  no result; each stretch without a hole gives a stretch of samples.
-2 Bounds: an average's is ``min(mean of err, (drift at head + drift at tail) / size)`` and what rounding may do, a sum's that
+  no result; each run of segments without a hole gives a stretch of samples.
+2 Bounds: an average's is ``min(mean of err, (drift at head + drift at tail) / size)`` plus rounding, a sum's that
   times the size; an extremum's is the largest of the segments that the window touches. The certainty is the smallest of them.
-3 Inverts: the bound of an average is allotted to all segments of the window alike, that of an extremum to each.
+3 Inverts: allots the bound of an average to all segments of the window alike, that of an extremum to each.
 4 Revises: a revised segment revises the windows that close within one size after it.
 5 Accents: as in semantics 8.2 for a window.
 
-Points have no measure: sums and averages pass them over, min and max take them in.
+Points have no measure: sums and averages skip them, min and max include them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pulse.operators.errors import DomainError, OperatorError
 def integral_samples(
     relation: Relation, function: str, argument: str, output: str, size: int, every: int, columns: Columns
 ) -> Samples:
-    """``sum`` or ``avg`` of a modelled attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds).
+    """Compute ``sum`` or ``avg`` of an attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds).
 
     The output's attributes are those of ``columns``: the keys, and ``output``.
     """
@@ -52,9 +52,9 @@ def integrals_samples(
     windows: Sequence[tuple[str, int, Columns]],
     every: int,
 ) -> list[Samples]:
-    """As :func:`integral_samples` for several windows ``(output, size, columns)`` on the same attribute, in one pass.
+    """Compute several windows ``(output, size, columns)`` on one attribute in one pass, as :func:`integral_samples`.
 
-    A further window costs a fraction of the first, when its size leaves the same rest over a multiple of ``every``.
+    A further window costs a fraction of the first if its size has the same remainder modulo ``every``.
     """
     if function not in ("sum", "avg"):
         raise OperatorError(f"window: expected sum or avg, got '{function}'")
@@ -83,8 +83,10 @@ def integrals_samples(
 def integral_families(
     relation: Relation, function: str, argument: str, sizes: Sequence[int], every: int, groups: slice
 ) -> list[Family] | None:
-    """As :func:`integrals_samples` for some groups, as :func:`~pulse.kernels.windows.average_on_grid.window_families_every` gives
-    them; None where a value is not finite. The relation has no rows that are marked as absent (:func:`present`)."""
+    """Compute windows of some groups as :func:`~pulse.kernels.windows.average_on_grid.window_families_every` returns them.
+
+    Return None if a value is not finite. The relation has no absent rows (:func:`present`). See :func:`integrals_samples`.
+    """
     begin, end = relation.offsets[groups.start], relation.offsets[groups.stop]
     rows = slice(begin, end)
     drift = relation.drift.get(argument)
@@ -102,7 +104,7 @@ def integral_families(
 def extremum_samples(
     relation: Relation, function: str, argument: str, output: str, size: int, every: int, columns: Columns
 ) -> Samples:
-    """``min`` or ``max`` of a modelled attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds)."""
+    """Compute ``min`` or ``max`` of an attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds)."""
     if function not in ("min", "max"):
         raise OperatorError(f"window: expected min or max, got '{function}'")
     relation = present(relation)
@@ -119,7 +121,7 @@ def extremum_samples(
 
 
 def present(relation: Relation) -> Relation:
-    """Without rows that are marked as absent: to a window they are holes."""
+    """Drop rows marked absent, which windows treat as holes."""
     absent = relation.certainty == ABSENT
     return relation.take(np.flatnonzero(~absent)) if absent.any() else relation
 

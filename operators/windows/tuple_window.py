@@ -1,17 +1,17 @@
-"""Aggregates over a window of tuples, per key (semantics 1.2, 3.5, 7.8): of streams that are defined only at their points.
+"""Aggregate tuples over a window, per key (semantics 1.2, 3.5, 7.8), for streams defined only at their points.
 
 1 Transforms: ``sum``, ``avg``, ``min``, ``max`` and ``count`` of the tuples in ``[t - size, t)``: each counts once, however long
-  it stood alone, and those of one instant count all. As a function of the closing time ``t`` a step function that
-  changes where a tuple comes in, just after its instant, and where it goes out, just after ``size`` later. A window without a
+  it was the latest, and tuples of one instant all count. As a function of the closing time ``t`` the result is a step function
+  that changes just after a tuple's instant, where it enters, and just after ``size`` later, where it leaves. A window without a
   tuple has no result, whatever the function.
-2 Bounds: of a sum the sum of the bounds, of an average their mean, of an extremum the largest, of a count nothing. A tuple of
-  which it is not certain that it takes part adds what it could change: its own value to a sum, one to a count, and to the
-  others the width of what lies in the window.
-3 Inverts: a bound on a sum is split over the tuples of the window, that on an average or an extremum goes to each (4.3).
+2 Bounds: for a sum the sum of the bounds, for an average their mean, for an extremum the largest, for a count zero. A tuple
+  that takes part only possibly adds the change that it could cause: its own value to a sum, one to a count, and to the
+  others the spread of the values in the window.
+3 Inverts: splits a bound on a sum over the tuples of the window; passes one on an average or an extremum to each (4.3).
 4 Revises: downstream by subtracting the old and adding the new value of tuples replaced at their instants (7.5), an extremum
   only while it is not the one withdrawn (:mod:`pulse.operators.patch.tuple_window`); upstream by replaying the tuples that shared
   a window, ``size`` before and after.
-5 Accents: as the integral's (semantics 8.2, 8.4).
+5 Accents: as the integral (semantics 8.2, 8.4).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ FUNCTIONS = ("min", "max", "sum", "avg", "count")
 
 @dataclass(frozen=True)
 class PointWindow(WindowFunction):
-    """``function`` of ``argument`` over the points in windows of ``size`` microseconds, named ``output``."""
+    """A window aggregate over points: ``function`` of ``argument``, windows of ``size`` microseconds, named ``output``."""
 
     def __post_init__(self) -> None:
         if self.function not in FUNCTIONS:
             raise OperatorError(f"window: expected one of {', '.join(FUNCTIONS)}, got '{self.function}'")
 
     def segments(self, relation: Relation) -> Relation:
-        """The results as segments in the closing time."""
+        """Compute the results as segments in the closing time."""
         spans = window_pieces(self._instants(relation), relation.offsets, self.size)
         values, err, certainty = self.results(relation, spans.tail, spans.head)
         made = replace(
@@ -66,7 +66,7 @@ class PointWindow(WindowFunction):
         return made
 
     def sampled(self, relation: Relation, every: int) -> Samples:
-        """The results at all multiples of ``every`` (microseconds), straight from the points."""
+        """Compute the results at all multiples of ``every`` (microseconds), directly from the points."""
         found = window_closings(self._instants(relation), relation.offsets, self.size, every)
         values, err, certainty = self.results(relation, found.tail, found.head)
         made = Samples(
@@ -86,7 +86,7 @@ class PointWindow(WindowFunction):
         return made
 
     def _instants(self, relation: Relation) -> IntArray:
-        """The microsecond of each point; several of one instant lie within the timeline's tolerance of it."""
+        """Return the microsecond of each point; several of one instant lie within the timeline's tolerance of it."""
         ranges = np.flatnonzero(relation.lo != relation.hi)
         if len(ranges):
             raise OperatorError(
@@ -97,14 +97,14 @@ class PointWindow(WindowFunction):
     def results(
         self, relation: Relation, tail: IntArray, head: IntArray
     ) -> tuple[FloatArray, FloatArray, CertaintyArray]:
-        """Values, bounds and certainties of the rows ``tail[i]:head[i]``; neither end falls."""
+        """Return values, bounds and certainties of the rows ``tail[i]:head[i]``; ``tail`` and ``head`` never decrease."""
         x = evaluate(relation.models[self.argument], relation.lo)
         e = relation.err[self.argument]
         sure, held = relation.certainty == CERTAIN, relation.certainty >= LIKELY
         if sure.all():
             values, err = self._of(x, e, tail, head)
             return values, err, np.full(len(tail), CERTAIN, np.uint8)
-        # What the model holds; where it holds nothing in a window, what is possible there.
+        # Use the rows on the model; in a window without any, the possible ones.
         some = aggregate_spans(held.astype(np.float64), tail, head, MAX) > 0.0
         values, err = self._of(x, e, tail, head)
         mine = np.flatnonzero(held)
@@ -118,7 +118,7 @@ class PointWindow(WindowFunction):
     def _of(
         self, x: FloatArray, e: FloatArray, tail: IntArray, head: IntArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Values and bounds of spans of rows that all take part."""
+        """Return values and bounds of spans of rows that all take part."""
         count = (head - tail).astype(np.float64)
         exact = not e.any()
         if self.function == "count":
@@ -136,7 +136,7 @@ class PointWindow(WindowFunction):
     def _doubt(
         self, x: FloatArray, e: FloatArray, unsure: CertaintyArray, tail: IntArray, head: IntArray
     ) -> FloatArray:
-        """By how much results may change with the rows of which it is not certain that they take part."""
+        """Bound how much rows that take part only possibly may change the results."""
         if self.function in ("sum", "count"):
             each = np.abs(x) + e if self.function == "sum" else np.ones(len(x))
             return aggregate_spans(np.where(unsure, each, 0.0), tail, head, SUM)
@@ -152,10 +152,9 @@ class PointWindow(WindowFunction):
 def point_rounding(
     x: FloatArray, values: FloatArray, tail: IntArray, head: IntArray, divisor: FloatArray | None
 ) -> FloatArray:
-    """What rounding may do to a sum, or with a ``divisor`` to a mean, that comes to ``values``, of any of the rows
-    ``tail[i]:head[i]``.
+    """Bound the rounding of a sum, or with a ``divisor`` of a mean, equal to ``values``, of any of the rows ``tail[i]:head[i]``.
 
-    A double-double is rounded to a double; and with ``n`` terms known to ``n`` of its own units.
+    A double-double is rounded to a double; with ``n`` terms it is accurate to ``n`` of its own units.
     """
     count = (head - tail).astype(np.float64)
     size = np.abs(values)
@@ -174,7 +173,7 @@ _FINEST = 2.0**20
 
 
 def _sums_are_exact(x: FloatArray, count: FloatArray) -> bool:
-    """Whether no sum of so many of these numbers is rounded: whole multiples of 2^-20 that stay below 2^33."""
+    """Test whether no sum of so many of these numbers is rounded: multiples of 2^-20 that stay below 2^33."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = x * _FINEST
     most = float(np.abs(scaled).max(initial=0.0)) * float(count.max(initial=0.0))

@@ -1,1 +1,1 @@
-"""One command a file: it reads options, calls the library, prints the result."""
+"""Implement the commands, one a file: each reads options, calls the library, prints the result."""

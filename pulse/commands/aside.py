@@ -1,4 +1,4 @@
-"""``pulse aside``: the rows that a job set aside, and why."""
+"""Implement ``pulse aside``: show the rows that a job set aside, and why."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def aside(
         typer.Argument(help="A job's TOML file, its checkpoint, or the folder that `aside` in [sink] names."),
     ],
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Only rows whose reason begins so: late.")
+        str | None, typer.Option("--reason", help="Show only rows whose reason begins with this text: late.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, help="How many rows to show, beside the counts.")
+        int, typer.Option("--limit", min=0, help="Number of rows to show, beside the counts.")
     ] = 20,
     as_json: JsonObject = False,
 ) -> None:
-    """Show the rows that a job set aside: how many for which reason, and the first of them.
+    """Show the rows that a job set aside: the count of each reason, and the first rows.
 
     \b
     Examples:
@@ -35,9 +35,9 @@ def aside(
       pulse aside checkpoint --reason late --limit 100
       pulse aside checkpoint --limit 0 --json         counts only, for programs
     \b
-    Such rows have no part in results. `file` is where a row came from, where the source is files; `line` of text, in process.
+    Such rows do not contribute to results. `file` is the source file of a row; `line` its line, for text read in process.
     """
-    from pulse.commands.output.result_rows import plain_rows, spelled
+    from pulse.commands.output.result_rows import plain_rows, with_instants_as_text
     from pulse.commands.output.table import lines
     from pulse.runtime.jobs.dead_letters import aside_folder, reasons
 
@@ -46,9 +46,9 @@ def aside(
     total = sum(one.rows for one in counts)
     shown = [] if folder is None or not total else _first(folder, reason, limit)
     if as_json:
-        told = [one._asdict() for one in counts]
+        by_reason = [one._asdict() for one in counts]
         rows = [row for part in shown for row in plain_rows(part)]
-        typer.echo(json.dumps({"aside": total, "reasons": told, "rows": rows}, indent=2))
+        typer.echo(json.dumps({"aside": total, "reasons": by_reason, "rows": rows}, indent=2))
         return
     if not total:
         typer.echo("no rows were set aside" if reason is None else f"no rows were set aside for {reason!r}")
@@ -60,7 +60,7 @@ def aside(
         typer.echo(line)
     for part in shown:
         typer.echo("")
-        for line in lines(_nearby(spelled(part))):
+        for line in lines(_nearby(with_instants_as_text(part))):
             typer.echo(line)
     seen = sum(part.num_rows for part in shown)
     more = f", {seen:,} shown" if seen < total else ""
@@ -68,7 +68,7 @@ def aside(
 
 
 def _nearby(rows: pa.Table) -> pa.Table:
-    """With files by their place from here, where they are in this folder."""
+    """Shorten the paths of files inside this folder to relative ones."""
     import pyarrow as pa
 
     if "file" not in rows.column_names or not pa.types.is_string(rows.schema.field("file").type):
@@ -79,7 +79,7 @@ def _nearby(rows: pa.Table) -> pa.Table:
 
 
 def _first(folder: Path, reason: str | None, limit: int) -> list[pa.Table]:
-    """The first rows of each stream, a table per stream: they have columns of their own. No more is read than is shown."""
+    """Read the first rows of each stream, a table per stream, since columns differ. Reads no more than is shown."""
     from pulse.runtime.jobs.dead_letters import aside_batches, concatenated, told, whose_reason
 
     found: dict[str, list[pa.Table]] = {}

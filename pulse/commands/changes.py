@@ -1,4 +1,4 @@
-"""``pulse changes``: what a job has said, or what holds of it."""
+"""Implement ``pulse changes``: show the changelog of a job's results, or the current results."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ def changes(
         Path, typer.Argument(help="The folder of a job's Parquet sink, or the job's TOML file.")
     ],
     holds: Annotated[
-        bool, typer.Option("--holds", help="What holds after all changes, instead of the changes.")
+        bool,
+        typer.Option("--holds", help="Show the current results, after all changes, instead of the changes."),
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option("--from", help="Only rows that speak of this time or later: '2026-03-02 06:10'."),
+        typer.Option("--from", help="Show only rows about this time or later: '2026-03-02 06:10'."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="Only rows that speak of times before this one.")
+        str | None, typer.Option("--to", help="Show only rows about times before this one.")
     ] = None,
-    last: Annotated[bool, typer.Option("--last", help="The last rows, instead of the first.")] = False,
+    last: Annotated[bool, typer.Option("--last", help="Show the last rows instead of the first.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help=f"How many rows; {_SHOWN}, or with --json all.")
+        int | None,
+        typer.Option("--limit", min=1, help=f"Number of rows to show; default {_SHOWN}, with --json all."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines.")] = False,
 ) -> None:
-    """Show what a job has said: its changes in order, or with --holds what is left of them.
+    """Show the results of a job: its changes in order, or with --holds the current results.
 
     \b
     Examples:
       pulse changes results                          the first changes
-      pulse changes job.toml --last                  the newest, of the job's results
-      pulse changes results --holds                  what holds now, by key and time
+      pulse changes job.toml --last                  the newest changes of the job's results
+      pulse changes results --holds                  the current results, by key and time
       pulse changes results --holds --from "2026-03-02 06:10" --to "2026-03-02 06:20"
       pulse changes results --json | jq .kind
     \b
-    kind: +I is new, -D is taken back, -U and +U are the old and the new of a replacement. A row speaks of the time from
-    begin to end; `now` is the newest time that was known when it was said: a row that ends later is a prediction.
+    kind: +I is new, -D is retracted, -U and +U are the old and the new row of a replacement. A row covers the time from
+    begin to end; `now` is the newest event time when it was emitted: a row that ends later is a prediction.
     """
     from pulse.commands.output.result_rows import for_people, for_programs
     from pulse.commands.output.table import lines
@@ -58,7 +60,7 @@ def changes(
     if holds:
         found = iter([within(rows, *bounds) if (rows := read_holds(folder)).num_columns else rows])
     else:
-        found = _said(folder, bounds, last)
+        found = _changes(folder, bounds, last)
     if as_json and not last:
         for part in _first(found, most):
             for line in for_programs(part):
@@ -71,13 +73,13 @@ def changes(
         return
     for line in lines(for_people(rows)) if rows.num_rows else ():
         typer.echo(line)
-    told = f"{'earlier' if last else 'more'} rows; --limit {2 * (most or _SHOWN)} shows more"
+    hint = f"{'earlier' if last else 'more'} rows; --limit {2 * (most or _SHOWN)} shows more"
     count = "1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows"
     ends = ("holds" if rows.num_rows == 1 else "hold") if holds else "in all"
-    typer.echo(f"… {told}" if more else f"{count} {ends}")
+    typer.echo(f"… {hint}" if more else f"{count} {ends}")
 
 
-def _said(folder: Path, bounds: tuple[int | None, ...], last: bool) -> Iterator[pa.Table]:
+def _changes(folder: Path, bounds: tuple[int | None, ...], last: bool) -> Iterator[pa.Table]:
     from pulse.runtime.jobs.result_log import change_batches, within
 
     for part in change_batches(folder, newest_first=last):
@@ -85,7 +87,7 @@ def _said(folder: Path, bounds: tuple[int | None, ...], last: bool) -> Iterator[
 
 
 def _first(found: Iterator[pa.Table], most: int | None) -> Iterator[pa.Table]:
-    """The first rows, in pieces: none is read that is not asked for."""
+    """Yield the first rows, in pieces: reads no more than needed."""
     left = most
     for part in found:
         yield part if left is None else part.slice(0, left)
@@ -95,7 +97,7 @@ def _first(found: Iterator[pa.Table], most: int | None) -> Iterator[pa.Table]:
 
 
 def _shown(found: Iterator[pa.Table], most: int | None, last: bool) -> tuple[pa.Table, bool]:
-    """The first or the last rows, and whether there are others."""
+    """Return the first or the last rows, and whether there are others."""
     import pyarrow as pa
 
     parts = list(_first(found, None if most is None else most + 1)) if not last else _tail(found, most)
@@ -106,7 +108,7 @@ def _shown(found: Iterator[pa.Table], most: int | None, last: bool) -> tuple[pa.
 
 
 def _tail(found: Iterator[pa.Table], most: int | None) -> list[pa.Table]:
-    """The last rows, and one before them if there is one; pieces come from the end."""
+    """Return the last rows, and one before them if there is one; pieces come from the end."""
     parts: list[pa.Table] = []
     rows = 0
     for part in found:

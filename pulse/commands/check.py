@@ -1,4 +1,4 @@
-"""``pulse check``: what becomes of accents in a query, before it is deployed (semantics 8.5)."""
+"""Implement ``pulse check``: trace accents through a query before it is deployed (semantics 8.5)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ def check(
     accents: Annotated[
         list[str] | None,
         typer.Option(
-            "--accents", help="NAME=FILE: a log of accents, after those the model holds; FILE alone."
+            "--accents",
+            help="NAME=FILE: a log of accents that follow those of the model; FILE alone for one stream.",
         ),
     ] = None,
     attributes: Annotated[
         list[str] | None,
         typer.Option(
             "--attributes",
-            help="NAME=venue,lot: what a stream's tuples have beside its model; venue,lot alone for all streams.",
+            help="NAME=venue,lot: attributes of a stream's tuples that its model lacks; venue,lot alone for all streams.",
         ),
     ] = None,
     param: Parameters = None,
@@ -33,7 +34,7 @@ def check(
     accumulate: Accumulate = True,
     as_json: JsonObject = False,
 ) -> None:
-    """Show for each accent whether it passes the query, is held, or ends it, operator by operator; exit code 1 if one does.
+    """Show for each accent whether it passes the query, is held, or ends it, operator by operator; exit code 1 if one ends it.
 
     \b
     Examples:
@@ -76,7 +77,7 @@ def check(
 
 
 def _attributes(given: list[str] | None, streams: Mapping[str, str]) -> dict[str, list[str]]:
-    """By stream, the attributes of its tuples that are named."""
+    """Return the named attributes of the tuples by stream."""
     from pulse.commands import options
 
     found: dict[str, list[str]] = {name: [] for name in streams}
@@ -95,7 +96,7 @@ def _attributes(given: list[str] | None, streams: Mapping[str, str]) -> dict[str
 def _logs(
     given: str | dict[str, str] | None, streams: Mapping[str, str], attributes: Mapping[str, list[str]]
 ) -> Any:
-    """The logs, with what is known of the streams' tuples: as it is named, and as models say that were fitted with accents."""
+    """Read the logs, with the attributes of the streams' tuples: those named, and those of models fitted with accents."""
     from pulse.store.model import Model
     from pulse.stream.accents.log import AccentLog
 
@@ -106,7 +107,7 @@ def _logs(
     found: dict[str, Any] = dict(given)
     for name, file in given.items():
         if name not in streams:
-            continue  # which the session says
+            continue  # the session raises
         model = Model(streams[name])
         stored = () if model.accents is None else model.accents.attributes
         known = tuple(dict.fromkeys((*stored, *attributes[name])))
@@ -115,7 +116,7 @@ def _logs(
 
 
 def _counted(outcomes: list[str]) -> str:
-    """How many of each, as a sentence has it."""
+    """Count the outcomes in a sentence."""
     times = {what: outcomes.count(what) for what in dict.fromkeys(outcomes)}
     several = {what: "pass" if what == "passes" else what.replace("is ", "are ", 1) for what in times}
     counted = ", ".join(f"{n} {what if n == 1 else several[what]}" for what, n in times.items())

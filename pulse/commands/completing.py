@@ -1,6 +1,6 @@
-"""What a shell completes behind an option: words that are known, columns of the files and attributes of the models named before.
+"""Complete options in a shell: known words, columns of files and attributes of models named before.
 
-Where nothing is known a shell offers files, which is right for paths. Nothing here may fail: what cannot be read offers nothing.
+Where nothing is known a shell offers files, which is right for paths. Nothing here may fail: an unreadable file offers nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MANIFEST = "_pulse.json"
 
 
 def words(*known: str) -> Callable[[str], list[str]]:
-    """Some words.
+    """Complete some words.
 
     >>> words("spark", "local")("lo")
     ['local']
@@ -34,7 +34,7 @@ def words(*known: str) -> Callable[[str], list[str]]:
 
 
 def knobs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The knobs of the generator that was named, each with the value it has."""
+    """Complete the knobs of the named generator, each with its default."""
     from pulse.datasets.generators.generate import KINDS as makers
 
     maker: Any = makers.get(_first(ctx, "kind"))
@@ -45,21 +45,21 @@ def knobs(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Columns of the first file that was named; behind a comma the next one."""
+    """Complete columns of the first file; after a comma the next one."""
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
     return [f"{before}{comma}{name}" for name in _columns(ctx) if name.startswith(last) and name not in taken]
 
 
 def models(ctx: typer.Context, incomplete: str) -> list[str]:
-    """``price:step`` and its like, of columns that hold numbers."""
+    """Complete ``price:step`` and the like, for columns of numbers."""
     before, comma, last = incomplete.rpartition(",")
     given = [f"{name}:{truth}" for name in _columns(ctx, numbers=True) for truth in TRUTHS]
     return [f"{before}{comma}{one}" for one in given if one.startswith(last)]
 
 
 def streams(incomplete: str) -> list[str]:
-    """``S=prices``: folders behind the name of a stream, those that are models as they are."""
+    """Complete ``S=prices``: folders after the name of a stream, models without a slash."""
     name, equals, begun = incomplete.partition("=")
     if not equals:
         return []
@@ -75,7 +75,7 @@ def streams(incomplete: str) -> list[str]:
 
 
 def attributes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The attributes of the model that was named."""
+    """Complete the attributes of the named model."""
     from pulse.core.errors import PulseError
     from pulse.store.manifest import Manifest
 
@@ -87,7 +87,7 @@ def attributes(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def figures(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The figures of a summary: all it has if it is in a file, else those that every summary has."""
+    """Complete the figures of a summary: all of a summary in a file, else those that every summary has."""
     summary = Path(_first(ctx, "query"))
     known = list(FIGURES)
     if summary.suffix.lower() in (".parquet", ".csv") and summary.is_file():
@@ -102,7 +102,7 @@ def _columns(ctx: typer.Context, *, numbers: bool = False) -> list[str]:
 
 
 def _first(ctx: typer.Context, name: str) -> str:
-    """The first argument: by its name, or where the option to complete cut the reading short, as it was left."""
+    """Return the first argument: by its name, or if parsing stopped at the option to complete, from the remaining ones."""
     given = ctx.params.get(name)
     if isinstance(given, (list, tuple)):
         given = next(iter(given), None)
@@ -110,7 +110,7 @@ def _first(ctx: typer.Context, name: str) -> str:
 
 
 def _columns_of(path: str, name: Any = None, numbers: bool = False) -> list[str]:
-    """The columns that the format of a file offers."""
+    """Return the columns of a file, as its format reads it."""
     import pyarrow.types as kinds
 
     from pulse.core.errors import PulseError

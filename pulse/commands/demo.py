@@ -1,4 +1,4 @@
-"""``pulse demo``: the main job in miniature."""
+"""Implement ``pulse demo``: the main job in miniature."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def demo(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="The folder for the page, pictures, data and models; else a new temporary one."
+            "--out", help="Folder for the page, pictures, data and models; default a new temporary one."
         ),
     ] = None,
-    rows: Annotated[str, typer.Option("--rows", help="How many ticks.")] = "2M",
+    rows: Annotated[str, typer.Option("--rows", help="Number of ticks.")] = "2M",
     engine: Engine = "local",
     master: Master = "local[*]",
     as_json: JsonObject = False,
 ) -> None:
-    """Generate ticks and vessels, model them, ask of the models, correct, split and predict; pictures and one page.
+    """Generate ticks and vessels, fit models, query them, correct, split and predict; write pictures and one page.
 
-    What is there of an earlier run in the folder is replaced.
+    Files of an earlier run in the folder are replaced.
 
     \b
     Examples:
@@ -49,14 +49,14 @@ def demo(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise OptionError(f"--out {folder}: cannot be a folder: {e.strerror}") from None
+        raise OptionError(f"--out {folder}: cannot create the folder: {e.strerror}") from None
     shown = run(folder, rows=rows, engine=engine, master=master, say=_nothing if as_json else typer.echo)
     if as_json:
         typer.echo(json.dumps(_facts(shown, folder, engine), indent=2, default=_plain))
 
 
 def _nothing(_: str) -> None:
-    """Programs are told at the end."""
+    """Print nothing: programs get all output at the end."""
 
 
 def _facts(shown: Shown, folder: Path, engine: str) -> dict[str, Any]:
@@ -72,5 +72,5 @@ def _facts(shown: Shown, folder: Path, engine: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's as one of Python's."""
+    """Convert a NumPy number to Python's."""
     return value.item() if hasattr(value, "item") else str(value)

@@ -1,4 +1,4 @@
-"""``pulse explain``: what a query becomes before it runs."""
+"""Implement ``pulse explain``: show the plan of a query before it runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def explain(
     query: Query,
     stream: Streams,
     param: Annotated[
-        list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter; those not given stay open.")
+        list[str] | None,
+        typer.Option("--param", help="NAME=VALUE: a parameter of the query; those not given stay open."),
     ] = None,
     as_json: JsonObject = False,
 ) -> None:
-    """Show a query's plan, its equation systems, and what is shuffled.
+    """Show a query's plan, its equation systems, and its shuffles.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``pulse fit``: files in, a stored model out."""
+"""Implement ``pulse fit``: fit a stored model to files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fit(
     master: Master = "local[*]",
     as_json: JsonSummary = False,
 ) -> None:
-    """Model files once, with a proven error, to ask about them many times.
+    """Fit a model to files once, with a proven error, to query it many times.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def fit(
     begin = clock.perf_counter()
     before = _version(out) if append else None
     with started(master, engine) as session, Bar(quiet=as_json) as bar, warnings.catch_warnings():
-        warnings.simplefilter("ignore", SetAsideWarning)  # the report has it
+        warnings.simplefilter("ignore", SetAsideWarning)  # the report includes it
         fitted = session.fit(
             files,
             **given.roles(key, time, model, keep, points),
@@ -87,11 +87,11 @@ def fit(
             progress=lambda units, rows: bar.update(f"{units} units, ", rows),
         )
     unchanged = fitted.version == before
-    _tell(fitted.manifest, out, clock.perf_counter() - begin, as_json, unchanged=unchanged)
+    _print_report(fitted.manifest, out, clock.perf_counter() - begin, as_json, unchanged=unchanged)
 
 
 def _version(out: Path) -> int | None:
-    """The version that is there before anything is appended; None where there is no model."""
+    """Return the version before anything is appended; None if there is no model."""
     from pulse.store.errors import ModelNotFoundError
     from pulse.store.manifest import Manifest
 
@@ -101,12 +101,12 @@ def _version(out: Path) -> int | None:
         return None
 
 
-def _tell(manifest: Manifest, out: Path, seconds: float, as_json: bool, *, unchanged: bool) -> None:
+def _print_report(manifest: Manifest, out: Path, seconds: float, as_json: bool, *, unchanged: bool) -> None:
     from pulse.commands.output import report
 
     if as_json:
-        told = {**report.facts(manifest), "out": str(out), "seconds": seconds, "unchanged": unchanged}
-        typer.echo(json.dumps(told, indent=2))
+        facts = {**report.facts(manifest), "out": str(out), "seconds": seconds, "unchanged": unchanged}
+        typer.echo(json.dumps(facts, indent=2))
         return
     for line in report.lines(manifest):
         typer.echo(line)

@@ -1,4 +1,4 @@
-"""The options of ``pulse fit``, and the groups that they are read in: what of the data is modelled, how well, and to where."""
+"""Define the options of ``pulse fit``, and read them in groups: which columns are modelled, with which bounds, and to where."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from pulse.commands import completing, options, reading
 if TYPE_CHECKING:
     from pulse.datasets.format import Format
 
-Files = Annotated[list[str], typer.Argument(help="Files, folders or patterns; Parquet, CSV, TAQ or AIS.")]
+Files = Annotated[
+    list[str], typer.Argument(help="Files, folders or patterns to read: Parquet, CSV, TAQ or AIS.")
+]
 Model = Annotated[
     list[str],
     typer.Option(
         "--model",
-        help="ATTRIBUTE:TRUTH, truth one of linear, step, samples; several with commas.",
+        help="ATTRIBUTE:TRUTH: an attribute to model; the truth is linear, step or samples; several with commas.",
         autocompletion=completing.models,
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", help="The folder to write the model to.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write the model to.")]
 Key = Annotated[
     list[str] | None,
     typer.Option("--key", help="Key column(s), several with commas.", autocompletion=completing.columns),
@@ -39,16 +41,20 @@ Degree = Annotated[
     str | None,
     typer.Option(
         "--degree",
-        help="0 to 5, or auto: constants or lines per segment. Default: auto with --drift (linear with both: 1), else 1.",
+        help="Degree of the polynomials: 0 to 5, or auto (constants or lines per segment). Default: auto with --drift "
+        "(linear with both: 1), else 1.",
         autocompletion=completing.words(*"012345", "auto"),
     ),
 ]
-MaxGap = Annotated[str | None, typer.Option("--max-gap", help="A longer silence is a hole: '2 h', 10min.")]
+MaxGap = Annotated[
+    str | None,
+    typer.Option("--max-gap", help="Leave a hole where the next tuple is later than this: '2 h', 10min."),
+]
 NonFinite = Annotated[
     str,
     typer.Option(
         "--nonfinite",
-        help="NaN, infinity, null: reject (set aside) or hole.",
+        help="Treat NaN, infinity and null: reject sets the tuple aside, hole makes it a hole.",
         autocompletion=completing.words("reject", "hole"),
     ),
 ]
@@ -56,7 +62,7 @@ Late = Annotated[
     str,
     typer.Option(
         "--late",
-        help="Tuples out of order: refuse the fit where they are more than 1 %, or aside: fit the others.",
+        help="Treat tuples out of order: refuse the fit if they are more than 1 %, or aside: fit the others.",
         autocompletion=completing.words("refuse", "aside"),
     ),
 ]
@@ -64,18 +70,18 @@ Keep = Annotated[
     list[str] | None,
     typer.Option(
         "--keep",
-        help="Unmodelled column(s) to keep; a change ends a segment.",
+        help="Unmodelled column(s) to store; a change ends a segment; several with commas.",
         autocompletion=completing.columns,
     ),
 ]
 Points = Annotated[
-    bool, typer.Option("--points", help="Keep every tuple of samples as it is: windows are over tuples.")
+    bool, typer.Option("--points", help="Store every tuple of samples as it is: windows are over tuples.")
 ]
 FormatName = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="parquet, csv, taq, taq-daily, taq-parquet, taq-wrds, ais; else found out.",
+        help="Format of the files: parquet, csv, taq, taq-daily, taq-parquet, taq-wrds, ais; default detected.",
         autocompletion=completing.words(*completing.FORMATS),
     ),
 ]
@@ -88,31 +94,35 @@ Read = Annotated[
 ]
 Projection = Annotated[
     str | None,
-    typer.Option("--projection", help="Of AIS positions: EPSG:25832 or PROJ text; else by the first file."),
+    typer.Option(
+        "--projection",
+        help="Projection of AIS positions: EPSG:25832 or PROJ text; default by the first file.",
+    ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")]
-Append = Annotated[bool, typer.Option("--append", help="Add later files to a model that is there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")]
+Append = Annotated[bool, typer.Option("--append", help="Add later files to an existing model.")]
 KeepTuples = Annotated[
     str | None,
     typer.Option(
         "--keep-tuples",
-        help="Keep the tuples beside the model, so that they can be revised: all, none, or a time before the newest: '2 h'.",
+        help="Store the tuples beside the model, so that they can be revised: all, none, or a time before the newest: '2 h'.",
         autocompletion=completing.words("all", "none"),
     ),
 ]
 Accents = Annotated[
-    Path | None, typer.Option("--accents", help="A log of accents: where units and schema change.")
+    Path | None, typer.Option("--accents", help="Log of accents: where units and schema change.")
 ]
 Splits = Annotated[
-    Path | None, typer.Option("--splits", help="A table of stock splits: symbol, t, ratio (4:1).")
+    Path | None, typer.Option("--splits", help="Table of stock splits: symbol, t, ratio (4:1).")
 ]
 ForQuery = Annotated[
     str | None,
     typer.Option(
-        "--for", help="A query (or @FILE) whose ERROR WITHIN chooses the bounds that are not given."
+        "--for",
+        help="Choose the bounds that are not given so that this query (or @FILE) meets its ERROR WITHIN.",
     ),
 ]
-StreamName = Annotated[str, typer.Option("--as", help="What the query of --for calls these data.")]
+StreamName = Annotated[str, typer.Option("--as", help="Name of the data in the query of --for.")]
 Param = Annotated[
     list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter of the query of --for.")
 ]
@@ -121,7 +131,7 @@ Param = Annotated[
 def roles(
     key: list[str] | None, time: str | None, model: list[str], keep: list[str] | None, points: bool
 ) -> dict[str, Any]:
-    """Which columns are what."""
+    """Return the roles of columns."""
     return {
         "key": options.names(key) or None,
         "time": time,
@@ -132,12 +142,12 @@ def roles(
 
 
 def bounds(error: str | None, drift: str | None) -> dict[str, Any]:
-    """How far a model may be from the truth."""
+    """Return the bounds on the distance between model and truth."""
     return {"error": options.bounds(error, "--error"), "drift": options.bounds(drift, "--drift")}
 
 
 def purpose(for_query: str | None, stream: str, param: list[str] | None) -> dict[str, Any]:
-    """The query that chooses bounds."""
+    """Return the query that chooses bounds."""
     text = None if for_query is None else options.query_text(for_query)
     return {"for_query": text, "stream": stream, "parameters": options.parameters(param)}
 
@@ -150,12 +160,12 @@ def format_of(
     key: list[str] | None,
     time: str | None,
 ) -> str | Format | None:
-    """The format by name, or with options of the user's."""
-    said = reading.reading(read)
+    """Return the format by name, or with the user's options."""
+    chosen = reading.reading(read)
     if projection is not None:
         if name not in (None, "ais"):
             raise options.OptionError(
                 f"--projection {projection}: goes with --format ais, got --format {name}"
             )
-        name, said = "ais", {**said, "projection": projection}
-    return reading.format_of(name, said, files, options.names(key), time)
+        name, chosen = "ais", {**chosen, "projection": projection}
+    return reading.format_of(name, chosen, files, options.names(key), time)

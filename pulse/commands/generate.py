@@ -1,4 +1,4 @@
-"""``pulse generate``: data to try things on."""
+"""Implement ``pulse generate``: write data to try things on."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ def generate(
     kind: Annotated[
         str,
         typer.Argument(
-            help="ticks, vessels, objects or sensors.", autocompletion=completing.words(*completing.KINDS)
+            help="Kind of data: ticks, vessels, objects or sensors.",
+            autocompletion=completing.words(*completing.KINDS),
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The Parquet file to write.")],
-    rows: Annotated[str, typer.Option("--rows", help="How many: 250k, 10M, 1500.")] = "1M",
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same rows.")] = 0,
+    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    rows: Annotated[str, typer.Option("--rows", help="Number of rows: 250k, 10M, 1500.")] = "1M",
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of the random numbers; the same seed gives the same rows.")
+    ] = 0,
     knob: Annotated[
         list[str] | None,
         typer.Option(
             "--knob",
-            help="NAME=VALUE of the generator, such as symbols=300; may be repeated.",
+            help="NAME=VALUE: a setting of the generator, such as symbols=300; may be repeated.",
             autocompletion=completing.knobs,
         ),
     ] = None,
     accents: Annotated[
         Path | None,
         typer.Option(
-            "--accents", help="A file for the log of accents that announces changes of unit (sensors)."
+            "--accents",
+            help="File to write the log of accents to, which announces changes of unit (sensors).",
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     as_json: JsonSummary = False,
 ) -> None:
     """Write generated ticks, vessels, moving objects or readings of sensors to a Parquet file.
@@ -57,7 +61,7 @@ def generate(
 
     if accents is not None and accents.exists() and not overwrite:
         raise OutputError(
-            f"--accents {accents}: exists already; remove it first, choose another name, or say --overwrite"
+            f"--accents {accents}: exists already; remove it first, choose another name, or use --overwrite"
         )
     leave_pandas_out()
     with Bar(quiet=as_json) as bar:

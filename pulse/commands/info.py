@@ -1,4 +1,4 @@
-"""``pulse info``: what a stored model is of, and how good it is."""
+"""Implement ``pulse info``: describe a stored model and its quality."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def info(
     model: Stored,
     as_json: JsonObject = False,
 ) -> None:
-    """Show what a stored model is of, what was asked of it and what it achieved.
+    """Describe a stored model: its stream, its bounds and the errors it achieved.
 
     \b
     Examples:

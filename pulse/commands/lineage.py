@@ -1,4 +1,4 @@
-"""``pulse lineage``: which inputs caused a result, and which results an input caused."""
+"""Implement ``pulse lineage``: show the inputs that caused a result, and the results that an input caused."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ def lineage(
         Path, typer.Argument(help="Result segments with lineage: pulse query … --segments --lineage --out.")
     ],
     row: Annotated[
-        int | None, typer.Option("--row", help="The result to ask about, counted from 0; without it, all.")
+        int | None,
+        typer.Option("--row", help="Show the causes of this result, counted from 0; default of all."),
     ] = None,
     segment: Annotated[
-        int | None, typer.Option("--segment", help="An input segment's id: the results it had a part in.")
+        int | None,
+        typer.Option(
+            "--segment", help="Show the results that the input segment with this id contributed to."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")] = SHOWN,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Number of rows to show.")] = SHOWN,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines, all of them.")] = False,
 ) -> None:
     """Show the input segments that caused a result, or the results that an input segment caused.
@@ -42,7 +46,7 @@ def lineage(
 
     leave_pandas_out()
     if row is not None and segment is not None:
-        raise OptionError("--row asks for causes, --segment for effects; give one of them")
+        raise OptionError("--row shows causes, --segment effects; give one of them")
     try:
         table = pq.read_table(results)
     except (OSError, pa.ArrowInvalid) as e:

@@ -1,4 +1,4 @@
-"""Options of several commands, and options as they are written read into what the library takes."""
+"""Define options that several commands share, and parse options for the library."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from pulse.commands import completing
 from pulse.core.errors import PulseError
 
 SHOWN = 20
-"""Rows that are shown, where nothing else is said."""
+"""Default number of rows shown."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _VERSION = re.compile(r"[0-9]{1,18}")
-_MOST = 1_000_000  # values of one parameter; more are a slip of the pen
+_MOST = 1_000_000  # values of one parameter; more are a typing error
 
-Query = Annotated[str, typer.Argument(help="The query, or @FILE.", show_default=False)]
+Query = Annotated[str, typer.Argument(help="Text of the query, or @FILE.", show_default=False)]
 Streams = Annotated[
     list[str],
     typer.Option(
         "--stream",
-        help="NAME=DIR: a stream of the query and the model it is.",
+        help="NAME=DIR: a stream of the query and its stored model.",
         autocompletion=completing.streams,
     ),
 ]
 Parameters = Annotated[
-    list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter, :name in the query.")
+    list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter of the query, :name.")
 ]
 Policy = Annotated[
     list[str] | None,
     typer.Option(
         "--policy",
-        help="At accents: evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one.",
+        help="Policy at accents: evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one stream.",
         autocompletion=completing.words("evolve", "exception", "ignore"),
     ),
 ]
@@ -55,37 +55,43 @@ Version = Annotated[int | None, typer.Option("--version", min=1, help="Read this
 Accents = Annotated[
     list[str] | None,
     typer.Option(
-        "--accents", help="NAME=FILE: a log of accents, for a model that was fitted without; FILE alone."
+        "--accents",
+        help="NAME=FILE: a log of accents, for a model fitted without one; FILE alone for one stream.",
     ),
 ]
 Possible = Annotated[bool, typer.Option("--possible", help="Add possible ranges: WITH POSSIBLE.")]
-Stored = Annotated[Path, typer.Argument(help="The folder of a stored model.")]
+Stored = Annotated[Path, typer.Argument(help="Folder of a stored model.")]
 Engine = Annotated[
     str,
     typer.Option(
         "--engine",
         envvar="PULSE_ENGINE",
-        help="spark, or local: in this process.",
+        help="Engine to run on: spark, or local (this process).",
         autocompletion=completing.words(*completing.ENGINES),
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows to show without --out.")]
-Master = Annotated[str, typer.Option("--master", envvar="PULSE_MASTER", help="Spark's master.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Number of rows to show without --out.")]
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master", envvar="PULSE_MASTER", help="Spark master, such as local[4] or spark://host:7077."
+    ),
+]
 JsonSummary = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 class OptionError(PulseError, ValueError):
-    """An option that does not read as what it stands for."""
+    """The value of an option is malformed."""
 
 
 def names(given: Iterable[str] | None) -> list[str]:
-    """Names, each option one or several with commas between."""
+    """Parse names: each option is one, or several with commas."""
     return [name.strip() for option in given or () for name in option.split(",") if name.strip()]
 
 
 def models(given: Iterable[str]) -> dict[str, str]:
-    """``price:step`` or ``x:linear,y:linear``."""
+    """Parse ``price:step`` or ``x:linear,y:linear``."""
     found: dict[str, str] = {}
     for one in names(given):
         name, colon, truth = one.rpartition(":")
@@ -100,7 +106,7 @@ def models(given: Iterable[str]) -> dict[str, str]:
 
 
 def bounds(given: str | None, option: str) -> str | dict[str, str] | None:
-    """One bound for all attributes, ``0.05%``, or one each, ``x=10,y=20``."""
+    """Parse one bound for all attributes, ``0.05%``, or one each, ``x=10,y=20``."""
     if given is None or "=" not in given:
         return given
     found: dict[str, str] = {}
@@ -113,7 +119,7 @@ def bounds(given: str | None, option: str) -> str | dict[str, str] | None:
 
 
 def knobs(given: Iterable[str] | None) -> dict[str, Any]:
-    """``NAME=VALUE``, numbers read as such."""
+    """Parse ``NAME=VALUE``, with numbers as numbers."""
     found: dict[str, Any] = {}
     for one in given or ():
         name, equals, value = one.partition("=")
@@ -124,7 +130,7 @@ def knobs(given: Iterable[str] | None) -> dict[str, Any]:
 
 
 def streams(given: Iterable[str] | None) -> dict[str, str]:
-    """``S=DIR``: a stream's name in the query, and the stored model it is."""
+    """Parse ``S=DIR``: a stream's name in the query, and its stored model."""
     found: dict[str, str] = {}
     for one in given or ():
         name, equals, path = one.partition("=")
@@ -137,7 +143,7 @@ def streams(given: Iterable[str] | None) -> dict[str, str]:
 
 
 def since(given: Iterable[str] | None) -> int | str | dict[str, int] | None:
-    """``--revised-from``: a version, versions by stream as ``S=3``, or a time."""
+    """Parse ``--revised-from``: a version, versions by stream as ``S=3``, or a time."""
     listed = names(given)
     if not listed:
         return None
@@ -157,7 +163,7 @@ def since(given: Iterable[str] | None) -> int | str | dict[str, int] | None:
 
 
 def accents(given: Iterable[str] | None) -> str | dict[str, str] | None:
-    """``S=FILE``: a log of accents of a stream; ``FILE`` alone for the only stream."""
+    """Parse ``S=FILE``: a log of accents of a stream; ``FILE`` alone for the only stream."""
     listed = list(given or ())
     if len(listed) == 1 and "=" not in listed[0]:
         return listed[0]
@@ -173,7 +179,7 @@ def accents(given: Iterable[str] | None) -> str | dict[str, str] | None:
 
 
 def policies(given: Iterable[str] | None) -> str | dict[str, str] | None:
-    """``exception``, or ``alter=ignore,add=exception`` for all streams; ``S=…`` for one.
+    """Parse ``exception``, or ``alter=ignore,add=exception`` for all streams; ``S=…`` for one.
 
     >>> policies(["alter=ignore"]), policies(["S=exception", "R=alter=ignore"])
     ('alter=ignore', {'S': 'exception', 'R': 'alter=ignore'})
@@ -192,7 +198,7 @@ def policies(given: Iterable[str] | None) -> str | dict[str, str] | None:
 
 
 def query_text(given: str) -> str:
-    """A query as it is written, or ``@FILE`` for one in a file."""
+    """Return the text of a query, or read it from ``@FILE``."""
     if not given.startswith("@"):
         return given
     try:
@@ -202,7 +208,7 @@ def query_text(given: str) -> str:
 
 
 def parameters(given: Iterable[str] | None) -> dict[str, Any]:
-    """``NAME=VALUE``: a number, or text such as ``10 s``; in quotes it is text in any case.
+    """Parse ``NAME=VALUE``: a number, or text such as ``10 s``; in quotes always text.
 
     >>> parameters(["short=10", "code='007'", "symbol=INF"])
     {'short': 10, 'code': '007', 'symbol': 'INF'}
@@ -215,7 +221,7 @@ def parameters(given: Iterable[str] | None) -> dict[str, Any]:
 
 
 def axes(given: Iterable[str] | None) -> dict[str, list[Any]]:
-    """``NAME=VALUES``: several with commas, ``5,10,20``, or ``FROM:TO:STEP``, both ends included.
+    """Parse ``NAME=VALUES``: several with commas, ``5,10,20``, or ``FROM:TO:STEP``, both ends included.
 
     >>> axes(["short=5,10", "long=0.1:0.3:0.1"])
     {'short': [5, 10], 'long': [0.1, 0.2, 0.3]}
@@ -256,13 +262,13 @@ def _values(part: str, option: str) -> list[Any]:
     count = int((stop - start) / step) + 1
     if count > _MOST:
         raise OptionError(f"--param {option}: {part} has {count:,} values; choose a larger STEP")
-    # In decimals, so that 0:1:0.1 has 0.3 and its end, as written.
+    # In decimals, so that 0:1:0.1 contains 0.3 and its end, as written.
     kind = int if all(end == end.to_integral_value() for end in (start, step)) else float
     return [kind(start + i * step) for i in range(count)]
 
 
 def _number(text: str) -> int | float | str:
-    """A finite number, or text; in quotes text whatever it looks like: a share may be called 'INF', a code be '007'."""
+    """Parse a finite number, or text; in quotes always text: a share may be called 'INF', a code '007'."""
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     for kind in (int, float):

@@ -1,4 +1,4 @@
-"""``pulse query``: SQL in, tuples or segments with their error out."""
+"""Implement ``pulse query``: answer SQL with tuples or segments and their error."""
 
 from __future__ import annotations
 
@@ -34,22 +34,29 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     str | None,
-    typer.Option("--out", help="A .parquet or .csv file; ending in / a folder. Without it, rows are shown."),
+    typer.Option(
+        "--out",
+        help="Write to a .parquet or .csv file, or to a folder (ending in /); without it, rows are shown.",
+    ),
 ]
-Segments = Annotated[bool, typer.Option("--segments", help="Result segments instead of sampled tuples.")]
-Lineage = Annotated[bool, typer.Option("--lineage", help="With --segments: the inputs that caused each.")]
+Segments = Annotated[
+    bool, typer.Option("--segments", help="Return result segments instead of sampled tuples.")
+]
+Lineage = Annotated[
+    bool, typer.Option("--lineage", help="With --segments: add the inputs that caused each segment.")
+]
 RevisedFrom = Annotated[
     list[str] | None,
     typer.Option(
         "--revised-from",
-        help="Only what changed of the results since this version (or STREAM=VERSION, or a time).",
+        help="Return only the changes of the results since this version (or STREAM=VERSION, or a time).",
     ),
 ]
 Mode = Annotated[
     str | None,
     typer.Option(
         "--mode",
-        help="With --revised-from --segments: upstream, downstream or adaptive; says how it went.",
+        help="With --revised-from --segments: revise upstream, downstream or adaptive, and print statistics.",
         autocompletion=completing.words("upstream", "downstream", "adaptive"),
     ),
 ]
@@ -57,11 +64,11 @@ Results = Annotated[
     str | None,
     typer.Option(
         "--results",
-        help="With --revised-from: a file of the old results (--segments), which are patched.",
+        help="With --revised-from: patch the old results in this file (written with --segments).",
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Show rows as JSON lines; with --out, the summary.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print rows as JSON lines; with --out, the summary.")]
 
 
 def query(
@@ -86,7 +93,7 @@ def query(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Ask a query of stored models; every answer says the error it can have.
+    """Answer a query on stored models; every answer carries the error it can have.
 
     \b
     Examples:
@@ -103,7 +110,7 @@ def query(
     from pulse.commands.starting import session as started
 
     begin = clock.perf_counter()
-    asked: dict[str, Any] = {
+    options_given: dict[str, Any] = {
         "streams": options.streams(stream),
         "parameters": options.parameters(param),
         "possible": possible,
@@ -115,15 +122,15 @@ def query(
     }
     since, revised = options.since(revised_from), {"mode": mode, "results": results}
     with started(master, engine) as session:
-        answer = _answer(session, options.query_text(query), asked, since, revised, lineage)
+        answer = _answer(session, options.query_text(query), options_given, since, revised, lineage)
         if out is None:
             _show(answer, segments, limit, as_json)
-            _tell(answer)
+            _print_notes(answer)
             return
         with Bar(quiet=as_json) as bar:
             rows = answer.write(out, tuples=not segments, overwrite=overwrite, progress=bar.step)
     seconds = clock.perf_counter() - begin
-    _tell(answer)
+    _print_notes(answer)
     if as_json:
         typer.echo(json.dumps({"out": out, "rows": rows, "seconds": seconds, "notes": answer.notes}))
     else:
@@ -134,25 +141,25 @@ def query(
 def _answer(
     session: Session,
     text: str,
-    asked: dict[str, Any],
+    options_given: dict[str, Any],
     since: Any,
     revised: dict[str, Any],
     lineage: bool,
 ) -> Answer | RevisedAnswer:
-    """The answer, or since a version what changed of it."""
+    """Return the answer, or with ``since`` its changes."""
     from pulse.commands.options import OptionError
 
     if since is None:
         if any(one is not None for one in revised.values()):
-            raise OptionError("--mode and --results go with --revised-from: say since which version")
-        return session.sql(text, lineage=lineage, **asked)
+            raise OptionError("--mode and --results go with --revised-from: name the version to compare with")
+        return session.sql(text, lineage=lineage, **options_given)
     if lineage:
-        raise OptionError("--lineage does not go with --revised-from: ask for it with --version")
-    return session.revised(text, since, **revised, **asked)
+        raise OptionError("--lineage does not go with --revised-from: use it with --version")
+    return session.revised(text, since, **revised, **options_given)
 
 
-def _tell(answer: Answer | RevisedAnswer) -> None:
-    """What the answer cannot know, and how revisions spread, if their way was chosen; beside the rows, not among them."""
+def _print_notes(answer: Answer | RevisedAnswer) -> None:
+    """Print the limits of the answer, and how revisions propagated if a mode was chosen; on stderr, not among the rows."""
     for note in answer.notes:
         typer.echo(f"note: {note}", err=True)
     report = getattr(answer, "report", None)
@@ -161,7 +168,7 @@ def _tell(answer: Answer | RevisedAnswer) -> None:
 
 
 def _show(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: bool) -> None:
-    """The first rows; of a query that ends at an accent, those before it, and then its error."""
+    """Print the first rows; for a query that ends at an accent, the rows before it, and then its error."""
     from pulse.commands.output.progress import Bar
     from pulse.runtime.accents.query_units import QueryAbortedError
 
@@ -177,7 +184,7 @@ def _show(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: b
 
 
 def _lines(rows: pa.Table, more: bool, limit: int, as_json: bool) -> list[str]:
-    """Rows as a table, or as JSON lines."""
+    """Format rows as a table, or as JSON lines."""
     if as_json:
         return [json.dumps(row, default=str) for row in rows.to_pylist()]
     from pulse.commands.output.table import lines

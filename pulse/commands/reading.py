@@ -1,4 +1,4 @@
-"""``--read NAME=VALUE``: how files are read, as options of their format."""
+"""Parse ``--read NAME=VALUE``: options of a file format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TAB = ("tab", "\\t")
 
 
 def reading(given: Iterable[str] | None) -> dict[str, Any]:
-    """Options of a format as they are written; ``none`` switches one off.
+    """Parse options of a format; ``none`` switches one off.
 
     >>> reading(["separated_by=tab", "types=id:string,lot:double", "corrections=0,1,7"])
     {'separated_by': '\\t', 'types': {'id': 'string', 'lot': 'double'}, 'corrections': (0, 1, 7)}
@@ -27,7 +27,7 @@ def reading(given: Iterable[str] | None) -> dict[str, Any]:
         if not equals or not name or not text:
             raise OptionError(f"--read {one}: expected NAME=VALUE, such as separated_by=';' or time_unit=ms")
         if name in found:
-            raise OptionError(f"--read: '{name}' is said twice")
+            raise OptionError(f"--read: '{name}' is given twice")
         if name in ("key", "time"):
             raise OptionError(
                 f"--read {one}: expected an option of the format; the {name} is named by --{name}"
@@ -44,14 +44,14 @@ def format_of(
     key: Sequence[str],
     time: str | None,
 ) -> str | Format | None:
-    """The format with its options; what is not said of it is found out by the first file."""
+    """Return the format with its options; without a name, detect it from the first file."""
     from pulse.datasets.registry import detect, get_format
 
     if not options:
         return name
     roles = {"key": tuple(key)} if key else {}
-    told = {"time": time} if time else {}
-    return get_format(name or detect(files[0]), **roles, **told, **options)
+    times = {"time": time} if time else {}
+    return get_format(name or detect(files[0]), **roles, **times, **options)
 
 
 def _text(text: str, option: str) -> str:

@@ -1,4 +1,4 @@
-"""``pulse revise``: corrections in, the next version of a stored model out."""
+"""Implement ``pulse revise``: apply corrections, and write the next version of a stored model."""
 
 from __future__ import annotations
 
@@ -23,32 +23,35 @@ def revise(
     model: Stored,
     revisions: Annotated[
         list[str] | None,
-        typer.Option("--revisions", help="Files of revisions: Parquet, CSV, JSON by the line, TAQ, AIS."),
+        typer.Option("--revisions", help="Files of revisions to apply: Parquet, CSV, JSON lines, TAQ, AIS."),
     ] = None,
     reader: Annotated[
         str | None,
         typer.Option(
             "--reader",
-            help="changelog, debezium, taq, ais or late; else told by the columns.",
+            help="Kind of revisions: changelog, debezium, taq, ais or late; default detected from the columns.",
             autocompletion=completing.words("changelog", "debezium", "taq", "ais", "late"),
         ),
     ] = None,
     known: Annotated[
         str | None,
         typer.Option(
-            "--known", help="The column that says since when a revision is known; else 'known', t_recv."
+            "--known", help="Column with the time since when a revision is known; default 'known', t_recv."
         ),
     ] = None,
     time_unit: Annotated[
         str | None,
         typer.Option(
             "--time-unit",
-            help="s, ms, us or ns, where times are numbers since 1970.",
+            help="Unit of times that are numbers since 1970: s, ms, us or ns.",
             autocompletion=completing.words("s", "ms", "us", "ns"),
         ),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the version before, and what was known when (AS OF).")
+        bool,
+        typer.Option(
+            "--keep", help="Retain the previous version, and when each revision became known (AS OF)."
+        ),
     ] = False,
     merge: Annotated[
         bool,
@@ -57,16 +60,18 @@ def revise(
         ),
     ] = False,
     accents: Annotated[str | None, typer.Option("--accents", hidden=True)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count the changes, write nothing.")
+    ] = False,
     engine: Engine = "spark",
     master: Master = "local[*]",
     as_json: JsonSummary = False,
 ) -> None:
-    """Correct a stored model by revisions of its tuples: in place, whole or not at all.
+    """Correct a stored model in place by revisions of its tuples; the change is atomic.
 
-    Only the touched segments are fitted anew; a correction within the certified bound moves nothing. Revisions that fit
-    nothing are set aside, with the reason: a deletion of what never was, an old value that does not match, a time older than the
-    history kept, values that are not finite, malformed rows.
+    Only the touched segments are fitted anew; a correction within the certified bound changes nothing. Revisions that match
+    no tuple are set aside, with the reason: a deletion of an unrecorded tuple, an old value that does not match,
+    a time older than the retained history, values that are not finite, malformed rows.
 
     \b
     Examples:
@@ -86,15 +91,21 @@ def revise(
         refuse_accents(model, accents)
     if not revisions and not merge:
         raise options.OptionError(
-            "revise: --revisions FILE is missing; or say --merge, to merge earlier corrections"
+            "revise: --revisions FILE is missing; or use --merge, to merge earlier corrections"
         )
     if merge and dry_run:
-        raise options.OptionError("revise: --merge and --dry-run exclude each other; say one of them")
+        raise options.OptionError("revise: --merge and --dry-run exclude each other; choose one of them")
     try:
         if revisions:
             given = options.names(revisions)
-            asked = {"keep": keep, "known": known, "reader": reader, "time_unit": time_unit, "dry": dry_run}
-            _revise(model, given, asked, started(master, engine), merge=merge, as_json=as_json)
+            given_options = {
+                "keep": keep,
+                "known": known,
+                "reader": reader,
+                "time_unit": time_unit,
+                "dry": dry_run,
+            }
+            _revise(model, given, given_options, started(master, engine), merge=merge, as_json=as_json)
         else:
             _merge(model, as_json=as_json)
     except KeyboardInterrupt:
@@ -103,14 +114,20 @@ def revise(
 
 
 def _revise(
-    model: Path, revisions: list[str], asked: dict[str, Any], session: Session, *, merge: bool, as_json: bool
+    model: Path,
+    revisions: list[str],
+    given_options: dict[str, Any],
+    session: Session,
+    *,
+    merge: bool,
+    as_json: bool,
 ) -> None:
     from pulse.commands.output.progress import Bar
     from pulse.store.versions.compact import compact
 
     begin = clock.perf_counter()
     with session, Bar(quiet=as_json) as bar:
-        outcome = session.revise(model, revisions, **asked, progress=bar.step)
+        outcome = session.revise(model, revisions, **given_options, progress=bar.step)
         if merge:
             outcome = replace(outcome, model=compact(model))
     seconds = clock.perf_counter() - begin
@@ -129,12 +146,12 @@ def _merge(model: Path, *, as_json: bool) -> None:
     begin = clock.perf_counter()
     with Bar(quiet=as_json):
         merged = compact(model)
-    said = {"model": str(model), "version": merged.version, "seconds": clock.perf_counter() - begin}
-    typer.echo(json.dumps(said, indent=2) if as_json else f"merged: version {merged.version} of {model}")
+    facts = {"model": str(model), "version": merged.version, "seconds": clock.perf_counter() - begin}
+    typer.echo(json.dumps(facts, indent=2) if as_json else f"merged: version {merged.version} of {model}")
 
 
 def _interrupted(model: Path) -> str:
-    """A version comes into being whole, so whichever is there stands."""
+    """Name the version in place: versions appear atomically."""
     from pulse.store.errors import StoreError
     from pulse.store.manifest import Manifest
 
@@ -169,7 +186,7 @@ def _facts(outcome: Outcome, seconds: float) -> dict[str, Any]:
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """What a revision did, for people."""
+    """Describe the effect of a revision, for people."""
     counts = outcome.counts
     kinds = f"{counts['inserted']:,} inserted, {counts['deleted']:,} deleted, {counts['replaced']:,} replaced"
     rows = [
@@ -187,10 +204,10 @@ def lines(outcome: Outcome) -> list[str]:
             (
                 "missed",
                 counts["missed"],
-                "segments may not keep the asked bound; their err says what they keep",
+                "segments may not keep the requested bound; see their err",
             )
         )
     rows += [("", n, why) for why, n in sorted(outcome.reasons.items())]
     width = max(len(f"{n:,}") for _, n, _ in rows)
-    said = [f"{name:9}  {n:>{width},}  {text}".rstrip() for name, n, text in rows]
-    return [*said, *(f"{'such as':9}  {text}" for text in outcome.examples[:3])]
+    texts = [f"{name:9}  {n:>{width},}  {text}".rstrip() for name, n, text in rows]
+    return [*texts, *(f"{'such as':9}  {text}" for text in outcome.examples[:3])]

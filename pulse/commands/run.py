@@ -1,4 +1,4 @@
-"""``pulse run``: a predictive job from a TOML file, until it is interrupted."""
+"""Implement ``pulse run``: run a predictive job from a TOML file, until it is interrupted."""
 
 from __future__ import annotations
 
@@ -20,47 +20,49 @@ if TYPE_CHECKING:
     from pulse.runtime.jobs.toml import Job
     from pulse.runtime.predict.local_driver import Status
 
-_LOOK = 1  # seconds between two looks at a job, so that an interrupt is seen
+_LOOK = 1  # seconds between two polls of a job, so that an interrupt is seen
 
 
 def run(
-    job: Annotated[str, typer.Argument(help="The job: a TOML file.", show_default=False)],
-    once: Annotated[bool, typer.Option("--once", help="Take what is there, then end.")] = False,
+    job: Annotated[str, typer.Argument(help="TOML file of the job.", show_default=False)],
+    once: Annotated[bool, typer.Option("--once", help="Process the available data, then end.")] = False,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Figures as a JSON line per batch; on stderr if results are printed."),
+        typer.Option(
+            "--json", help="Print figures as a JSON line per batch; on stderr if results are printed."
+        ),
     ] = False,
     engine: Annotated[
         str | None,
         typer.Option(
             "--engine",
             envvar="PULSE_ENGINE",
-            help="spark, or local: in this process; without it as the job says.",
+            help="Engine to run on: spark, or local (this process); default that of the job.",
         ),
     ] = None,
     master: Master = "local[*]",
 ) -> None:
-    """Run a predictive job: results before the data arrives, and most tuples only checked.
+    """Run a predictive job: it emits results before the data arrives, and only validates most tuples.
 
     \b
     Examples:
-      pulse run job.toml                   until Ctrl-C, with a line that says how it is doing
-      pulse run job.toml --once            what is there now, then end; the next run goes on from there
+      pulse run job.toml                   until Ctrl-C, with a status line
+      pulse run job.toml --once            process the available data, then end; the next run continues from there
       pulse run job.toml --once --json     the same, figures for programs
       pulse run job.toml --engine local    in this process, files only
-      pulse changes job.toml --holds       what holds of its results
-      pulse aside job.toml                 rows that were not taken, and why
+      pulse changes job.toml --holds       its current results
+      pulse aside job.toml                 rows that were set aside, and why
     \b
     Streams whose units and columns change, in [streams.NAME] of the job:
-      accents = "splits.jsonl"    a log beside it, or the name of a column of its own rows
+      accents = "splits.jsonl"    a log file, or the name of a column of its own rows
       splits = "splits.csv"       a table of stock splits
       policy = "evolve"           follow accents without a restart; or exception, ignore
-      keys = ["AIG", "IBM"]       all keys that there are: an output without the key moves
-                                  to new units once all of them have
+      keys = ["AIG", "IBM"]       all keys of the stream: an output without the key moves
+                                  to new units once all keys have
       adds = ["size"]             columns that an accent adds later
     \b
-    Punctuation comes as accents do: [symbol = 'XYZ'] says that no such row comes any more,
-    and frees what is kept of it.
+    Punctuation is given like accents: [symbol = 'XYZ'] promises that no such row follows,
+    and frees the state of these rows.
     """
     from dataclasses import replace
 
@@ -72,24 +74,24 @@ def run(
         if engine not in ENGINES:
             raise options.OptionError(f"--engine {engine}: expected one of {', '.join(ENGINES)}")
         chosen = replace(chosen, engine=engine)
-    # Where results are printed, figures go the other way.
-    told = RunReporter(
+    # If results are printed to stdout, figures go to stderr.
+    reporter = RunReporter(
         as_json, chosen, err=chosen.sink.kind in ("console", "alert") and chosen.sink.path is None
     )
     try:
         if chosen.engine == "local":
             from pulse.runtime.predict.local_driver import run_local
 
-            run_local(chosen, once=once, on_status=told)
+            run_local(chosen, once=once, on_status=reporter)
         else:
-            _on_spark(chosen, once, master, told)
+            _on_spark(chosen, once, master, reporter)
     except KeyboardInterrupt:
-        told.end("stopped")
+        reporter.end("stopped")
     else:
-        told.end("done")
+        reporter.end("done")
 
 
-def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None]) -> None:
+def _on_spark(job: Job, once: bool, master: str, reporter: Callable[[Status], None]) -> None:
     from pulse.runtime.jobs.preflight import check_for_spark
     from pulse.runtime.jobs.secrets import REDACTION, concealing, resolved
     from pulse.runtime.predict.spark_driver import start
@@ -103,7 +105,7 @@ def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None])
         spark = session(master, "pulse-run", **settings)
     try:
         with _interrupts() as interrupted:
-            running = start(spark, job, once=once, on_status=told)
+            running = start(spark, job, once=once, on_status=reporter)
             try:
                 while not interrupted.is_set() and not running.wait(_LOOK):
                     pass
@@ -118,7 +120,7 @@ def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None])
 
 @contextmanager
 def _interrupts() -> Iterator[threading.Event]:
-    """Ctrl-C as an event: an exception in the middle of a call to the JVM would leave nobody to stop the query."""
+    """Turn Ctrl-C into an event: an exception inside a call to the JVM would leave the query running."""
     seen = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield seen
@@ -131,7 +133,7 @@ def _interrupts() -> Iterator[threading.Event]:
 
 
 class RunReporter:
-    """Says how a job is doing: a line that changes on a terminal, JSON lines for programs, else a line at the end."""
+    """Report the status of a job: a line that changes on a terminal, JSON lines for programs, else a line at the end."""
 
     def __init__(self, as_json: bool, job: Job | None = None, *, err: bool = False) -> None:
         self.as_json, self.job, self.err = as_json, job, err
@@ -146,7 +148,7 @@ class RunReporter:
             typer.echo(f"\r\x1b[K{status.line()}", err=True, nl=False)
 
     def end(self, what: str) -> None:
-        """The last word."""
+        """Print the last line."""
         if self.as_json:
             return
         line = "no tuples" if self.status is None else self.status.line()

@@ -1,4 +1,4 @@
-"""``pulse ship``: what a cluster's workers need, in one archive."""
+"""Implement ``pulse ship``: pack what a cluster's workers need into one archive."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pulse.commands.options import JsonSummary, OptionError
 
 
 def ship(
-    out: Annotated[Path, typer.Argument(help="The archive to write: a name that ends in .tar.gz.")],
+    out: Annotated[Path, typer.Argument(help="Archive to write: a name that ends in .tar.gz.")],
     kernels: Annotated[
-        bool, typer.Option("--kernels/--no-kernels", help="With the kernels compiled, or without.")
+        bool, typer.Option("--kernels/--no-kernels", help="Include compiled kernels, or not.")
     ] = True,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     as_json: JsonSummary = False,
 ) -> None:
     """Write an archive for workers that have a Python of this version and nothing else.
 
-    It holds Pulse, the packages it needs and its kernels as they were compiled here. Workers that have
-    the packages need no archive: the code itself is shipped with every job.
+    It holds Pulse, its dependencies and its kernels, compiled on this machine. Workers that have
+    the dependencies need no archive: the code itself is shipped with every job.
 
     \b
     Examples:
@@ -42,8 +42,8 @@ def ship(
         archive = pack_environment(out, kernels=kernels)
     settings = archive_settings(archive.absolute())
     if as_json:
-        said = {"out": str(archive), "bytes": archive.stat().st_size, "settings": settings}
-        typer.echo(json.dumps(said, indent=2))
+        summary = {"out": str(archive), "bytes": archive.stat().st_size, "settings": settings}
+        typer.echo(json.dumps(summary, indent=2))
         return
     typer.echo(f"{archive}: {archive.stat().st_size / 1e6:,.0f} MB")
     typer.echo(f"with Pulse: PULSE_ENVIRONMENT={archive.absolute()}, and a --master")

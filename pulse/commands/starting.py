@@ -1,4 +1,4 @@
-"""What a command loads, and what it leaves out, before it does anything: most of what a small command costs is loading."""
+"""Start commands fast by not loading what they do not need: a small command spends most of its time on imports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROGRAM = ("pulse", "pulse.exe", "cli.py")
 
 
 def session(master: str, engine: str) -> Session:
-    """A session for a command."""
+    """Create a session for a command."""
     if engine == "local":
         leave_pandas_out()
     from pulse.session import Session
@@ -23,11 +23,11 @@ def session(master: str, engine: str) -> Session:
 
 
 def leave_pandas_out() -> None:
-    """Make Arrow's first array while pandas seems not to be there.
+    """Create Arrow's first array while pandas is hidden.
 
-    Arrow loads pandas with its first array, to know a column of pandas' when it is handed one; that takes longer than a small
-    query does. A command hands it none. Arrow looks only once, and still finds pandas when it is asked for a frame. In a process
-    that is more than this program nothing is done: others may hand it columns of pandas'.
+    Arrow imports pandas with its first array, to recognize pandas columns; that takes longer than a small query. Commands pass it
+    no such columns. Arrow looks only once, and still finds pandas when a frame is requested. In a process that is more than this
+    program nothing is done: other code may pass pandas columns.
     """
     if "pandas" in sys.modules or not _is_the_program():
         return
@@ -41,10 +41,9 @@ def leave_pandas_out() -> None:
 
 
 class _NoPandas(MetaPathFinder):
-    """Finds no pandas, and leaves everything else to others."""
+    """An import finder that hides pandas, and leaves everything else to the other finders."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        """As finders are asked."""
         if fullname == "pandas":
             raise ModuleNotFoundError("pandas is left out", name=fullname)
 

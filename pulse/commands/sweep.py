@@ -1,4 +1,4 @@
-"""``pulse sweep``: one query over a grid of parameters."""
+"""Implement ``pulse sweep``: answer one query over a grid of parameters."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ if TYPE_CHECKING:
 Param = Annotated[
     list[str],
     typer.Option(
-        "--param", help="NAME=VALUES: 5,10,20 or FROM:TO:STEP with both ends; all combinations are run."
+        "--param",
+        help="NAME=VALUES of a parameter: 5,10,20 or FROM:TO:STEP with both ends; all combinations are run.",
     ),
 ]
 Out = Annotated[
     str | None,
     typer.Option(
-        "--out", help="A .parquet or .csv file for the rows of all variants, parameters as columns."
+        "--out", help="Write the rows of all variants to a .parquet or .csv file, parameters as columns."
     ),
 ]
-Segments = Annotated[bool, typer.Option("--segments", help="Into --out: segments instead of tuples.")]
+Segments = Annotated[bool, typer.Option("--segments", help="Write segments instead of tuples to --out.")]
 SummaryFile = Annotated[
     str | None,
     typer.Option(
-        "--summary", help="A .parquet or .csv file for the summary; Parquet also says what was asked."
+        "--summary", help="Write the summary to a .parquet or .csv file; Parquet also stores the query."
     ),
 ]
 HeatMap = Annotated[
     Path | None,
-    typer.Option("--heatmap", help="A picture of the summary over two parameters (.png, .svg)."),
+    typer.Option("--heatmap", help="Draw the summary over two parameters to a picture (.png, .svg)."),
 ]
 Value = Annotated[
     str,
     typer.Option(
         "--value",
-        help="The column of the summary that --heatmap shows.",
+        help="Column of the summary that --heatmap shows.",
         autocompletion=completing.words(*completing.FIGURES),
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="How many variants to show.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Number of variants to show.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON lines, all of it.")]
 
 
@@ -68,9 +69,9 @@ def sweep(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Ask a query for all combinations of its parameters, in one pass over the model.
+    """Answer a query for all combinations of its parameters, in one pass over the model.
 
-    The summary says of each combination: in how many ranges and for how many seconds it holds, how many of these are
+    The summary has for each combination: in how many ranges and for how many seconds it holds, how many of these are
     certain, and the mean, minimum and maximum of each column while it holds.
 
     \b
@@ -107,7 +108,7 @@ def sweep(
         typer.echo(line)
     if out is not None and not as_json:
         typer.echo(f"{'' if rows is None else f'{rows:,} '}rows written to {out}")
-    if heatmap is not None:  # last: whatever it has to say, the summary is there
+    if heatmap is not None:  # last: if it fails, the summary is there
         from pulse.plot import plot_sweep, save
 
         save(plot_sweep(table, list(swept.grid.names), value=value), heatmap, overwrite=True)
@@ -116,7 +117,7 @@ def sweep(
 def _check(
     out: str | None, summary: str | None, heatmap: Path | None, *, overwrite: bool, spark: bool
 ) -> None:
-    """That all files can be written, before any work is done."""
+    """Check that all files can be written, before any work is done."""
     from pulse.runtime.io.table_writer import check
 
     if out is not None:
@@ -130,10 +131,10 @@ def _check(
 
 
 def _lines(table: pa.Table, limit: int, seconds: float) -> list[str]:
-    """The summary for people: the first variants, and how many there are."""
+    """Format the summary for people: the first variants, and how many there are."""
     from pulse.commands.output.table import lines
 
-    count, said = table.num_rows, lines(table.slice(0, limit))
+    count, shown = table.num_rows, lines(table.slice(0, limit))
     if count > limit:
-        said.append(f"… {count - limit:,} more variants; --limit {count} shows all, --summary keeps them")
-    return [*said, f"{count:,} variants in {seconds:.1f} s"]
+        shown.append(f"… {count - limit:,} more variants; --limit {count} shows all, --summary keeps them")
+    return [*shown, f"{count:,} variants in {seconds:.1f} s"]

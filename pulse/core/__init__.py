@@ -1,21 +1,21 @@
-"""Segments, their schema, time, bounds, stream elements and errors: what every other layer stands on.
+"""Define segments, their schema, time, bounds, stream elements and errors: the base of every other layer.
 
 Layers, each importing strictly lower ones::
 
-    segments
+    segment.batch
         |
-    assemble  validate  updates  ppoly  identity
-        |         |        |       |       |
-        |       order ----------------    keys
-        |         |                        |
-        |      instants             schema    coefficients
-        |                              |           |
-        +------------------------- arrow_types     |
-                                       |           |
-        bounds  elements             time          |
-            \\________\\___________errors____arrays_/
+    segment.columns  segment.rules  segment.updates  segment.ppoly  segment.ids
+        |                  |               |               |            |
+        |            segment.order ------------------------            keys
+        |                  |                                            |
+        |              instants                         schema   segment.coefficients
+        |                                                 |             |
+        +-------------------------------------------- arrow_types       |
+                                                          |             |
+        bounds  elements                                time            |
+            \\________\\__________________________________errors____arrays_/
 
-Names are loaded when they are first used (PEP 562): who wants an error or a schema does not load the compiler of the kernels.
+Names are loaded on first use (PEP 562): importing an error or a schema does not load the kernels' compiler.
 """
 
 from __future__ import annotations

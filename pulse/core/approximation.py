@@ -1,6 +1,6 @@
-"""How near piecewise polynomials come to functions that are none (semantics 3.3): what operators do and plans reckon with."""
+"""Define the accuracy of polynomial approximations of other functions (semantics 3.3), shared by operators and plans."""
 
 from __future__ import annotations
 
 SHARE = 0.125
-"""Of the error that is there anyway: an approximation may add so much to it."""
+"""The share of the existing error that an approximation may add to it."""

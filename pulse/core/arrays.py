@@ -1,4 +1,4 @@
-"""The array types that the core's functions take and give."""
+"""Define the array types of the core's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relations of a comparison as Arrow knows them: between arrays, scalars, or fields of a dataset."""
+"""Map the relations of comparisons to Arrow functions on arrays, scalars or fields of a dataset."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ COMPARE: dict[str, Callable[..., Any]] = {
     ">=": pc.greater_equal,
     ">": pc.greater,
 }
-"""For each of :data:`~pulse.core.expression.RELATIONS` the function; null compared with anything is null."""
+"""The function of each of :data:`~pulse.core.expression.RELATIONS`; null compared with anything is null."""

@@ -1,4 +1,4 @@
-"""Arrow types of attributes: their names in a manifest, and which encodings count as the same type.
+"""Convert Arrow types of attributes: their names in a manifest, and encodings that count as the same type.
 
 An encoding is not a type: dictionary-encoded, large and view strings are all ``string``, and an array whose values all fit
 the wanted type without loss is converted. Nothing is ever rounded, parsed or guessed.
@@ -21,7 +21,7 @@ _PARAMETRIC = re.compile(
 
 
 def canonical_type(type_: pa.DataType | str, *, what: str) -> pa.DataType:
-    """The type of an attribute, freed from its encoding; names are read as :func:`parse_type` does.
+    """Return the type of an attribute without its encoding; names are read as :func:`parse_type` does.
 
     >>> canonical_type(pa.dictionary(pa.int8(), pa.large_string()), what="symbol")
     DataType(string)
@@ -38,13 +38,13 @@ def canonical_type(type_: pa.DataType | str, *, what: str) -> pa.DataType:
         return pa.binary()
     if pa.types.is_nested(type_) or pa.types.is_null(type_):
         raise SchemaError(
-            f"'{what}': an attribute holds one plain value, not {type_}; take its parts apart first"
+            f"'{what}': an attribute has one plain value, not {type_}; split it into columns first"
         )
     return type_
 
 
 def parse_type(name: str) -> pa.DataType:
-    """The Arrow type with this name, as ``str()`` of the type prints it.
+    """Return the Arrow type with this name, as ``str()`` of the type prints it.
 
     >>> parse_type("decimal128(10, 2)"), parse_type("timestamp[us, tz=UTC]"), parse_type("double")
     (Decimal128Type(decimal128(10, 2)), TimestampType(timestamp[us, tz=UTC]), DataType(double))
@@ -66,16 +66,16 @@ def parse_type(name: str) -> pa.DataType:
 
 
 def conform(array: pa.Array | pa.ChunkedArray, type_: pa.DataType, *, column: str) -> pa.Array:
-    """The column as one array of exactly this type, without a copy where the encoding allows it.
+    """Return the column as one array of exactly this type, without a copy where the encoding allows it.
 
-    Converts only what loses nothing; everything else is a :class:`ColumnTypeError` that names the column.
+    Converts only without loss; everything else is a :class:`ColumnTypeError` that names the column.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if array.type == type_:
-        # Types are equal whatever their list items are called; a cast makes those agree, and copies nothing.
+        # Types compare equal whatever the name of their list items; a cast makes those agree without a copy.
         return array if str(array.type) == str(type_) else array.cast(type_)
     if type_ == REF and pa.types.is_timestamp(array.type) and not array.null_count:
         return pa.array(to_microseconds(array)).view(REF)
@@ -88,7 +88,7 @@ def conform(array: pa.Array | pa.ChunkedArray, type_: pa.DataType, *, column: st
 
 
 def _converts(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether a value of the one type may stand for one of the other."""
+    """Test whether a value of one type may represent one of the other."""
     if pa.types.is_null(have):
         return True
     if _is_list(have) and _is_list(want):

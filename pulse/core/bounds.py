@@ -1,6 +1,6 @@
-"""Error bounds as users state them: absolute, relative, or relative with a floor (semantics 2.4).
+"""Parse and apply users' error bounds: absolute, relative, or relative with a floor (semantics 2.4).
 
-Written ``0.01``, ``0.05%`` and ``0.05% or 0.001``; parsing what ``str()`` printed gives
+Written ``0.01``, ``0.05%`` and ``0.05% or 0.001``; parsing the output of ``str()`` gives
 the same bound, bit by bit.
 """
 
@@ -23,12 +23,11 @@ _FORMS = "write an absolute bound as 0.01, a relative one as 0.05%, one with a f
 
 
 class ErrorBound(ABC):
-    """How far a model may lie from the truth. One of :class:`Absolute`, :class:`Relative`,
-    :class:`RelativeWithFloor`."""
+    """A bound on the distance of a model from the truth: :class:`Absolute`, :class:`Relative` or :class:`RelativeWithFloor`."""
 
     @staticmethod
     def parse(text: str | float | ErrorBound) -> ErrorBound:
-        """The bound that a text, or a plain number (absolute), states.
+        """Parse the bound that a text, or a plain number (absolute), states.
 
         >>> ErrorBound.parse("0.05% OR 0.001")
         RelativeWithFloor(percent=0.05, floor=0.001)
@@ -47,11 +46,11 @@ class ErrorBound(ABC):
 
     @abstractmethod
     def at(self, truth: npt.ArrayLike) -> FloatArray:
-        """The absolute bound at instants where the truth has these values."""
+        """Return the absolute bound at instants where the truth has these values."""
 
     @abstractmethod
     def scaled(self, factor: float) -> ErrorBound:
-        """The bound ``factor`` times as wide."""
+        """Return the bound ``factor`` times as wide."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Absolute(ErrorBound):
         object.__setattr__(self, "value", _checked(self.value, "an absolute bound"))
 
     def at(self, truth: npt.ArrayLike) -> FloatArray:
-        """The same everywhere."""
+        """Return the value, the same everywhere."""
         return np.full(np.shape(truth), self.value)
 
     def scaled(self, factor: float) -> Absolute:
@@ -85,7 +84,7 @@ class Relative(ErrorBound):
         object.__setattr__(self, "percent", _checked(self.percent, "a relative bound"))
 
     def at(self, truth: npt.ArrayLike) -> FloatArray:
-        """A share of the truth's size."""
+        """Return a share of the truth's absolute value."""
         return self.percent / 100.0 * np.abs(np.asarray(truth, dtype=np.float64))
 
     def scaled(self, factor: float) -> Relative:
@@ -108,7 +107,7 @@ class RelativeWithFloor(ErrorBound):
         object.__setattr__(self, "floor", _checked(self.floor, "a bound's floor"))
 
     def at(self, truth: npt.ArrayLike) -> FloatArray:
-        """A share of the truth's size, at least the floor."""
+        """Return a share of the truth's absolute value, at least the floor."""
         return np.maximum(self.percent / 100.0 * np.abs(np.asarray(truth, dtype=np.float64)), self.floor)
 
     def scaled(self, factor: float) -> RelativeWithFloor:
@@ -133,5 +132,5 @@ def _checked(number: float, what: str) -> float:
 
 
 def _text(value: float) -> str:
-    """The shortest text that reads back as exactly this float."""
+    """Return the shortest text that reads back as exactly this float."""
     return repr(value).removesuffix(".0")

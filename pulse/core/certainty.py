@@ -1,4 +1,4 @@
-"""How sure a result is (semantics 3.9), as codes that order: the certainty of what depends on two is the smaller."""
+"""Encode the certainty of results (semantics 3.9) as ordered codes: a result of two inputs has the smaller code."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 ABSENT, POSSIBLE, LIKELY, CERTAIN = 0, 1, 2, 3
-"""No result; for some truth within the bounds but not on the model; on the model; for every truth within the bounds."""
+"""Codes: no result; for some truth within the bounds but not on the model; on the model; for every truth within the bounds."""
 
 NAMES = ("absent", "possible", "likely", "certain")
 
 UNBOUNDED = 1e150
-"""The error of a value that nothing bounds, as operators compute with it; an error of its root or more counts as unbounded."""
+"""The error that operators use for a value without a bound; an error of at least its square root counts as unbounded."""
 
 CertaintyArray: TypeAlias = npt.NDArray[np.uint8]
 
 
 def certainty_names(codes: CertaintyArray) -> pa.Array:
-    """The codes as words.
+    """Return the names of the codes.
 
     >>> certainty_names(np.array([3, 2], dtype=np.uint8)).to_pylist()
     ['certain', 'likely']
@@ -29,7 +29,7 @@ def certainty_names(codes: CertaintyArray) -> pa.Array:
 
 
 def certainty_codes(names: pa.Array) -> CertaintyArray:
-    """The words as codes."""
+    """Return the codes of the names."""
     encoded = names.dictionary_encode()
     code_of = np.array([NAMES.index(name) for name in encoded.dictionary.to_pylist()], dtype=np.uint8)
     codes: CertaintyArray = code_of[encoded.indices.to_numpy()]

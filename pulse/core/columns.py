@@ -1,8 +1,8 @@
-"""What flows along an arc of a plan: the attributes by role, without the rules that a stored stream must keep.
+"""Describe the attributes on an arc of a plan by role, without the rules of a stored stream.
 
-Inside a plan an attribute is named by the alias it came in by, ``R.x``, so that both sides of a join stay apart; the last
-projection gives the names that the user sees. Unlike a :class:`~pulse.core.schema.StreamSchema` an arc may have nothing
-modelled: a query may ask only who and when.
+Inside a plan an attribute is prefixed by its alias, ``R.x``, so that both sides of a join stay distinct; the last
+projection gives the names that the user sees. Unlike a :class:`~pulse.core.schema.StreamSchema` an arc may have no
+modelled attribute: a query may select only keys and times.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pulse.core.schema import LINEAGE, Role, StreamSchema
 class Columns:
     """Attributes by role, in order. ``key`` and ``unmodelled`` are (name, Arrow type) pairs; ``time`` is the time of tuples.
 
-    ``points``: what flows here is defined only at single instants, as the tuples of a stream that is kept as points are.
-    ``plane``, of a stored stream alone: what its positions were projected to.
+    ``points``: values are defined only at single instants, as are the tuples of a stream that is kept as points.
+    ``plane``, of a stored stream only: the plane that its positions were projected to.
     """
 
     key: tuple[tuple[str, pa.DataType], ...]
@@ -36,28 +36,28 @@ class Columns:
 
     @classmethod
     def of(cls, schema: StreamSchema) -> Columns:
-        """The attributes of a stored stream, by their own names."""
+        """Return the attributes of a stored stream, by their own names."""
         return cls(
             schema.key, schema.modelled_names, schema.unmodelled, schema.time, schema.points, schema.plane
         )
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
-        """The key's columns, in order."""
+        """Return the key's columns, in order."""
         return tuple(name for name, _ in self.key)
 
     @cached_property
     def unmodelled_names(self) -> tuple[str, ...]:
-        """The unmodelled attributes, in order."""
+        """Return the unmodelled attributes, in order."""
         return tuple(name for name, _ in self.unmodelled)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Key, modelled and unmodelled attributes; not the time."""
+        """Return key, modelled and unmodelled attributes; not the time."""
         return (*self.key_names, *self.modelled, *self.unmodelled_names)
 
     def role(self, name: str) -> Role:
-        """What the attribute is; :func:`~pulse.core.errors.unknown_column` if there is none of this name."""
+        """Return the attribute's role; raise :func:`~pulse.core.errors.unknown_column` if there is none of this name."""
         if name in self.key_names:
             return Role.KEY
         if name in self.modelled:
@@ -69,7 +69,7 @@ class Columns:
         raise unknown_column(name, self.names, "query")
 
     def type_of(self, name: str) -> pa.DataType:
-        """The Arrow type of a key or unmodelled attribute, float64 of a modelled one."""
+        """Return the Arrow type of a key or unmodelled attribute, float64 of a modelled one."""
         for other, type_ in (*self.key, *self.unmodelled):
             if other == name:
                 return type_
@@ -77,7 +77,7 @@ class Columns:
         return pa.float64()
 
     def prefixed(self, alias: str) -> Columns:
-        """The same attributes as ``alias.name``.
+        """Return the same attributes as ``alias.name``.
 
         >>> Columns((), ("x",)).prefixed("R").modelled
         ('R.x',)
@@ -91,18 +91,18 @@ class Columns:
         )
 
     def key_text(self, keys: Sequence[pa.Array], group: int) -> str:
-        """A group's key in words, for errors; without columns that a plan made for itself (``S.symbol#2``), which equal others.
+        """Format a group's key for errors, without columns that a plan adds (``S.symbol#2``), which equal others.
 
         >>> arc = Columns((("S.symbol", pa.string()), ("S.symbol#2", pa.string())), ())
         >>> arc.key_text([pa.array(["a"]), pa.array(["a"])], 0)
         "S.symbol='a'"
         """
         parts = zip(self.key_names, keys, strict=True)
-        told = [f"{name}={column[group].as_py()!r}" for name, column in parts if "#" not in name]
-        return ", ".join(told) or "the stream"
+        shown = [f"{name}={column[group].as_py()!r}" for name, column in parts if "#" not in name]
+        return ", ".join(shown) or "the stream"
 
     def segment_schema(self, *, lineage: bool = False) -> pa.Schema:
-        """The columns of result segments: as a stored stream's, and ``certainty``."""
+        """Return the columns of result segments: those of a stored stream, and ``certainty``."""
         fields = [*self.key, ("ref", REF), ("lo", pa.float64()), ("hi", pa.float64()), *self.unmodelled]
         for name in self.modelled:
             fields += [(name, COEFFICIENTS), (f"{name}_err", pa.float64()), (f"{name}_drift", pa.float64())]
@@ -110,7 +110,7 @@ class Columns:
         return pa.schema([*fields, ("lineage", LINEAGE)] if lineage else fields)
 
     def tuple_schema(self, select: tuple[str, ...]) -> pa.Schema:
-        """The columns of sampled tuples: time, the selected attributes, ``a_err`` per modelled one, ``certainty``."""
+        """Return the columns of sampled tuples: time, the selected attributes, ``a_err`` per modelled one, ``certainty``."""
         fields = [(self.time, REF), *((name, self.type_of(name)) for name in select)]
         fields += [(f"{name}_err", pa.float64()) for name in select if name in self.modelled]
         return pa.schema([*fields, ("certainty", pa.string())])

@@ -1,5 +1,7 @@
-"""Numbers of any Arrow type as doubles. Decimals become the nearest ones: Arrow's own cast is off by the last digit at times,
-so that 100.80 would not be 100.8."""
+"""Convert numbers of any Arrow type to doubles.
+
+Decimals become the nearest double: Arrow's own cast is sometimes off by the last digit, so that 100.80 would not be 100.8.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ import pyarrow.compute as pc
 
 _EXACT = (
     2**53
-)  # whole numbers up to here, and powers of ten up to 10**22, are doubles: their quotient is rounded once
+)  # integers up to here, and powers of ten up to 10**22, are exact doubles: their quotient is rounded once
 _POWER = 22
 
 
 def as_doubles(column: pa.Array | pa.ChunkedArray, *, safe: bool = True) -> Any:
-    """The column as float64, in chunks if it came in chunks; with ``safe`` whole numbers beyond doubles are an ArrowInvalid.
+    """Convert a column to float64, keeping its chunks; with ``safe`` integers beyond doubles raise ArrowInvalid.
 
     >>> from decimal import Decimal
     >>> as_doubles(pa.array([Decimal("100.8"), None], pa.decimal128(12, 4))).to_pylist()
@@ -39,4 +41,4 @@ def _nearest(array: pa.Array) -> pa.Array:
         low, high = np.where(null, 0, words[0::2]), np.where(null, 0, words[1::2])
         if bool(((high == low >> 63) & (low <= _EXACT) & (low >= -_EXACT)).all()):
             return pa.array(low / 10.0**scale, mask=null if null.any() else None)
-    return array.cast(pa.string()).cast(pa.float64())  # digits, which are read as the nearest double
+    return array.cast(pa.string()).cast(pa.float64())  # parsing digits yields the nearest double

@@ -1,4 +1,4 @@
-"""Stream elements: insertions, deletions, replacements, and room for control elements (semantics 7.1, 8).
+"""Define stream elements: insertions, deletions, replacements and control elements (semantics 7.1, 8).
 
 In a table an element is one row, or two for a replacement, with a ``kind`` column of changelog codes as Flink
 and Debezium write them::
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class ElementKind(Enum):
-    """What a row of a changelog does; the value is its code."""
+    """The kind of a changelog row; the value is its code."""
 
     INSERTION = "+I"
     DELETION = "-D"
@@ -33,7 +33,7 @@ class ElementKind(Enum):
 
     @classmethod
     def parse(cls, code: str) -> ElementKind:
-        """The kind of a code.
+        """Return the kind of a code.
 
         >>> ElementKind.parse("-U")
         <ElementKind.OLD: '-U'>
@@ -46,7 +46,7 @@ class ElementKind(Enum):
 
     @property
     def weight(self) -> int:
-        """+1 where the row's value is added to the stream, -1 where it is taken back."""
+        """Return +1 where the row's value is added to the stream, -1 where it is retracted."""
         return 1 if self in (ElementKind.INSERTION, ElementKind.NEW) else -1
 
 
@@ -55,22 +55,22 @@ KIND_CODES = tuple(kind.value for kind in ElementKind)
 
 @dataclass(frozen=True, kw_only=True)
 class Element:
-    """What flows in a stream, at its place in the order of arrival."""
+    """An element of a stream at its position in the order of arrival."""
 
     position: int
     _rank: ClassVar[int] = 1
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sort by this: position, control elements before data."""
+        """Return the sort key: position, control elements before data."""
         return (self.position, self._rank)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControlElement(Element):
-    """The base of elements that speak about data and carry none: accents (8.1) and punctuation (8.7).
+    """The base of elements that describe data and carry none: accents (8.1) and punctuation (8.7).
 
-    It describes all data after it, so it sorts before data of its own position.
+    One describes all data after it, so it sorts before data of its own position.
     """
 
     _rank: ClassVar[int] = 0
@@ -78,7 +78,7 @@ class ControlElement(Element):
 
 @dataclass(frozen=True, kw_only=True)
 class Insertion(Element, Generic[T]):
-    """A new value; late when its time lies before what has been seen."""
+    """A new value; late when its time lies before the newest one."""
 
     new: T
 
@@ -89,7 +89,7 @@ class Insertion(Element, Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion(Element, Generic[T]):
-    """An old value that should never have been."""
+    """An old value that was recorded in error."""
 
     old: T
 
@@ -113,15 +113,15 @@ class Replacement(Element, Generic[T]):
 def read_changelog(
     rows: Iterable[tuple[ElementKind | str, T]], *, start: int = 0
 ) -> Iterator[Insertion[T] | Deletion[T] | Replacement[T]]:
-    """The elements that rows of (kind, value) say; positions count elements from ``start``.
+    """Yield the elements of rows of (kind, value); positions count elements from ``start``.
 
-    An old value must be followed by its new one at once; anything else is an :class:`ElementError`.
+    An old value must be followed immediately by its new one; anything else is an :class:`ElementError`.
 
     >>> list(read_changelog([("-U", 25), ("+U", 22)]))
     [Replacement(position=0, old=25, new=22)]
     """
     position = start
-    pending: list[T] = []  # the old value that waits for its new one
+    pending: list[T] = []  # the old value whose new value has not come yet
     for row, (code, value) in enumerate(rows):
         kind = ElementKind.parse(code) if isinstance(code, str) else code
         if pending and kind is not ElementKind.NEW:

@@ -1,6 +1,6 @@
-"""What can go wrong, by layer: each error is a :class:`PulseError` and also the fitting builtin.
+"""Define the errors of each layer: each is a :class:`PulseError` and also the matching builtin.
 
-A message says where (column, row, key, time), what was expected, what came, and what to do. Errors carry only
+A message gives where (column, row, key, time), what was expected, what came, and what to do. Errors carry only
 their message, so that they survive the pickling between Spark's workers and the driver.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 
 class PulseError(Exception):
-    """Every error that Pulse raises on purpose."""
+    """The base of all errors that Pulse raises on purpose."""
 
 
 def was_interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: libraries that are interrupted fail in ways of their own.
+    """Test whether Ctrl-C caused an error: interrupted libraries raise various errors of their own.
 
     >>> was_interrupted(KeyboardInterrupt()), was_interrupted(ValueError())
     (True, False)
@@ -30,27 +30,27 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 
 class SessionError(PulseError, ValueError):
-    """The session was asked for something it cannot do."""
+    """A request that the session cannot fulfil."""
 
 
 class SchemaError(PulseError, ValueError):
-    """A stream's description contradicts itself, or the data does not fit it."""
+    """A stream's schema is inconsistent, or the data does not match it."""
 
 
 class UnknownColumnError(SchemaError):
-    """A column was named that is not there, or one is there that nobody named."""
+    """A named column does not exist, or an unexpected column exists."""
 
 
 class ColumnTypeError(SchemaError, TypeError):
-    """A column's type is not the one its role asks for."""
+    """A column's type is not the one its role requires."""
 
 
 class AmbiguousColumnError(SchemaError):
-    """A column was named that is there several times."""
+    """A named column occurs several times."""
 
 
 class SchemaMismatchError(SchemaError):
-    """Batches of different streams were put together."""
+    """Batches of different streams were combined."""
 
 
 class SegmentError(PulseError, ValueError):
@@ -74,7 +74,7 @@ class EmptyModelError(SegmentError):
 
 
 class NullKeyError(SegmentError):
-    """A key column holds a null: the segment belongs to nobody."""
+    """A key column contains a null; every segment needs a key."""
 
 
 class PointError(SegmentError):
@@ -82,31 +82,31 @@ class PointError(SegmentError):
 
 
 class OverlapError(SegmentError):
-    """Two segments of one key claim the same instant in a table at rest."""
+    """Two segments of one key cover the same instant in a table at rest."""
 
 
 class ElementError(PulseError, ValueError):
-    """A changelog that is not made of insertions, deletions and replacements."""
+    """A changelog contains other rows than insertions, deletions and replacements."""
 
 
 class BoundError(PulseError, ValueError):
-    """An error bound that is none."""
+    """An error bound is malformed or out of range."""
 
 
 class DurationError(PulseError, ValueError):
-    """A duration that is none."""
+    """A duration is malformed or out of range."""
 
 
 class TimestampError(PulseError, ValueError):
-    """A timestamp that is missing, out of range, or finer than a microsecond."""
+    """A timestamp is missing, out of range, or finer than a microsecond."""
 
 
 class JavaNotFoundError(PulseError, RuntimeError):
-    """No Java that Spark can run on."""
+    """Spark needs a Java, and no suitable one was found."""
 
 
 def unknown_column(name: str, available: Iterable[str], where: str) -> UnknownColumnError:
-    """The error for a column that is not there: lists what is, and suggests the nearest name.
+    """Build the error for a column that does not exist: list the columns and suggest the nearest name.
 
     >>> print(unknown_column("prise", ["symbol", "price"], "trades"))
     trades: there is no column 'prise'; did you mean 'price'? There are: 'symbol', 'price'
@@ -120,12 +120,12 @@ def unknown_column(name: str, available: Iterable[str], where: str) -> UnknownCo
 
 
 def check_once(name: str, available: Iterable[str], where: str) -> None:
-    """Refuse a column that several of the available ones are called by.
+    """Reject a column name that occurs several times.
 
     >>> check_once("price", ["symbol", "price"], "trades")
     """
     count = list(available).count(name)
     if count > 1:
         raise AmbiguousColumnError(
-            f"{where}: {count} columns are called '{name}', and which is meant is not clear; rename all but one"
+            f"{where}: {count} columns are called '{name}', which is ambiguous; rename all but one"
         )

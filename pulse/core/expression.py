@@ -1,6 +1,6 @@
-"""Expressions over the attributes of an arc: what predicates and projections are made of.
+"""Represent the expressions of predicates and projections over the attributes of an arc.
 
-Immutable nodes that compare by structure, so that a plan can be rewritten and equal parts found. Names of columns are those
+Immutable nodes compare by structure, so that plans can be rewritten and equal parts found. Column names are those
 of the arc that the expression is evaluated on.
 """
 
@@ -17,20 +17,20 @@ FLIPPED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}
 NEGATED = {"<": ">=", "<=": ">", "=": "!=", "!=": "=", ">=": "<", ">": "<="}
 
 FUNCTIONS = {"abs": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "distance": 4, "distance2": 4}
-"""Name and number of arguments. ``distance(x1, y1, x2, y2)``; ``distance2`` is its square, made by a rewrite rule."""
+"""Name and number of arguments. ``distance(x1, y1, x2, y2)``; ``distance2`` is its square, introduced by a rewrite rule."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A node."""
+    """A node of an expression tree."""
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """The expressions that this one is made of."""
+        """Return the direct subexpressions."""
         return ()
 
     def with_parts(self, parts: tuple[Expression, ...]) -> Expression:
-        """The same node over other parts."""
+        """Return the same node with other subexpressions."""
         assert not parts
         return self
 
@@ -63,7 +63,7 @@ class Constant(Expression):
 
 @dataclass(frozen=True)
 class Instant(Expression):
-    """A point in time, microseconds since the epoch: what the time attribute is compared with."""
+    """A point in time, microseconds since the epoch, to compare the time attribute with."""
 
     microseconds: int
 
@@ -75,7 +75,7 @@ class Instant(Expression):
 
 @dataclass(frozen=True)
 class Parameter(Expression):
-    """``:name``: a value given when the query is asked."""
+    """``:name``: a value given when the query is run."""
 
     name: str
 
@@ -167,7 +167,7 @@ class Comparison(Expression):
 
 @dataclass(frozen=True)
 class And(Expression):
-    """All of the operands; of none: true."""
+    """The conjunction of the operands; true without operands."""
 
     operands: tuple[Expression, ...]
 
@@ -184,7 +184,7 @@ class And(Expression):
 
 @dataclass(frozen=True)
 class Or(Expression):
-    """One of the operands; of none: false."""
+    """The disjunction of the operands; false without operands."""
 
     operands: tuple[Expression, ...]
 
@@ -201,7 +201,7 @@ class Or(Expression):
 
 @dataclass(frozen=True)
 class Not(Expression):
-    """Not the operand."""
+    """The negation of the operand."""
 
     operand: Expression
 
@@ -220,7 +220,7 @@ TRUE, FALSE = Constant(True), Constant(False)
 
 
 def transform(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """The expression with ``change`` applied to every node, inner ones first.
+    """Apply ``change`` to every node of an expression, inner ones first.
 
     >>> str(transform(Negative(Column("x")), lambda e: Column("y") if e == Column("x") else e))
     '-y'
@@ -230,14 +230,14 @@ def transform(expression: Expression, change: Callable[[Expression], Expression]
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """The expression and all it is made of."""
+    """Yield the expression and all its subexpressions."""
     yield expression
     for part in expression.parts:
         yield from walk(part)
 
 
 def columns_of(expression: Expression) -> set[str]:
-    """The names of the columns that occur.
+    """Return the names of the columns that occur.
 
     >>> sorted(columns_of(Comparison("<", Column("x"), Arithmetic("+", Column("y"), Constant(1)))))
     ['x', 'y']
@@ -246,18 +246,18 @@ def columns_of(expression: Expression) -> set[str]:
 
 
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
-    """The predicates that must all hold; none for TRUE."""
+    """Return the predicates that must all hold; none for TRUE."""
     if isinstance(predicate, And):
         return tuple(one for operand in predicate.operands for one in conjuncts(operand))
     return () if predicate == TRUE else (predicate,)
 
 
 def all_of(predicates: Any) -> Expression:
-    """Their conjunction, as simple as it can be written."""
+    """Return the conjunction of predicates in its simplest form."""
     flat = tuple(one for predicate in predicates for one in conjuncts(predicate))
     return TRUE if not flat else flat[0] if len(flat) == 1 else And(flat)
 
 
 def renamed(expression: Expression, names: dict[str, Expression]) -> Expression:
-    """The expression with columns replaced by what they stand for."""
+    """Replace columns by the expressions that ``names`` maps them to."""
     return transform(expression, lambda e: names.get(e.name, e) if isinstance(e, Column) else e)

@@ -1,4 +1,4 @@
-"""Small pieces of HTML for notebooks: plain elements without styles or scripts of their own, and every text escaped."""
+"""Render small HTML elements for notebooks, without styles or scripts, with every text escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; numbers stand to the right.
+    """Render a table; numbers are right-aligned.
 
     >>> table(["a"], [["x < 1"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>x &lt; 1</td></tr></tbody></table>'
@@ -22,22 +22,22 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def arrow_table(found: pa.Table) -> str:
-    """The rows of an Arrow table, all of them: slice it first."""
+    """Render all rows of an Arrow table; slice it first."""
     return table(found.column_names, zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
 def paragraph(text: str) -> str:
-    """A line of text."""
+    """Render a paragraph of text."""
     return f"<p>{escape(text)}</p>"
 
 
 def code(text: str) -> str:
-    """Text whose spaces and lines count."""
+    """Render text with its spaces and lines preserved."""
     return f"<pre>{escape(text)}</pre>"
 
 
 def folded(title: str, text: str) -> str:
-    """Such a text under a title that folds it away."""
+    """Render preformatted text under a title that collapses it."""
     return f"<details open><summary>{escape(title)}</summary>{code(text)}</details>"
 
 

@@ -1,4 +1,4 @@
-"""Keys as integers: the rank of each row's key among the keys of the batch, and their text for people.
+"""Rank the keys of a batch as integers, and format keys for people.
 
 A batch's key may be several columns or none. Ranks order as the columns' values do, first column first.
 """
@@ -19,9 +19,9 @@ from pulse.core.schema import StreamSchema
 
 
 def key_ranks(columns: list[pa.Array], n: int) -> IntArray:
-    """Per row, the rank of its key: equal for equal keys, in the order of the values. No columns: all 0.
+    """Return per row the rank of its key: equal for equal keys, in the order of the values. No columns: all 0.
 
-    Nulls rank after everything else, so that an error about one can still be worded.
+    Nulls rank last, so that an error about one can still be formatted.
     """
     ranks = np.zeros(n, dtype=np.int64)
     for column in columns:
@@ -32,13 +32,13 @@ def key_ranks(columns: list[pa.Array], n: int) -> IntArray:
         rank_of[order] = np.arange(distinct)
         rank_of[distinct] = distinct
         codes = rank_of[encoded.indices.fill_null(distinct).to_numpy()]
-        # Dense again after every column, so that products of counts never overflow.
+        # Make ranks dense after every column, so that products of counts never overflow.
         ranks = np.unique(ranks * (distinct + 1) + codes, return_inverse=True)[1] if ranks.any() else codes
     return ranks
 
 
 def key_mask(batch: pa.RecordBatch, schema: StreamSchema, key: Any) -> BoolArray:
-    """The rows of one key.
+    """Return the mask of the rows of one key.
 
     ``key`` is a mapping of all key columns to values, or the value itself for a key of one column.
     """
@@ -57,7 +57,7 @@ def key_mask(batch: pa.RecordBatch, schema: StreamSchema, key: Any) -> BoolArray
 
 
 def key_texts(columns: list[pa.Array], n: int) -> pa.Array:
-    """Each row's key as one text: the value itself for one column, a JSON list for several, empty for none."""
+    """Return each row's key as one text: the value itself for one column, a JSON list for several, empty for none."""
     if not columns:
         return pa.repeat(pa.scalar(""), n)
     if len(columns) == 1:
@@ -67,7 +67,7 @@ def key_texts(columns: list[pa.Array], n: int) -> pa.Array:
 
 
 def plain_values(column: pa.Array) -> list[str | None]:
-    """Values as texts that depend on nothing but the value: times as counts since the epoch, bytes as hex."""
+    """Format values as texts that depend only on the value: times as counts since the epoch, bytes as hex."""
     if pa.types.is_temporal(column.type):
         column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     if pa.types.is_binary(column.type):
@@ -77,7 +77,7 @@ def plain_values(column: pa.Array) -> list[str | None]:
 
 
 def describe_key(batch: pa.RecordBatch, schema: StreamSchema, row: int) -> str:
-    """One row's key for a message.
+    """Format one row's key for a message.
 
     >>> describe_key(pa.record_batch({"id": [7]}), StreamSchema.of(key={"id": "int64"}, time="t",
     ...              modelled={"x": "linear"}), 0)

@@ -1,4 +1,4 @@
-"""Arrow data as a Polars frame, for those who have Polars: it is no requirement."""
+"""Convert Arrow data to a Polars frame; Polars is optional."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NoPolarsError(PulseError, ImportError):
 
 
 def polars_frame(data: Any) -> polars.DataFrame:
-    """The data, without a copy where Polars has the same form."""
+    """Return the data as a Polars frame, without a copy where Polars has the same layout."""
     try:
         import polars
     except ImportError:

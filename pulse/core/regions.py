@@ -1,6 +1,6 @@
-"""Stretches of time of some keys: what a revision touches, and what has to be read to answer for it (semantics 7.4).
+"""Represent time ranges of keys: the regions that a revision changes, and those to read for it (semantics 7.4).
 
-A region is a key and a range ``[start, end)`` in microseconds since the epoch. A set of them may hold several of one key.
+A region is a key and a range ``[start, end)`` in microseconds since the epoch. A set may contain several of one key.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks
 
 EARLIEST, LATEST = -(1 << 62), 1 << 62
-"""Before and after everything: a region without an end of its own."""
+"""The ends of a region that is unbounded on that side."""
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """``keys``: the key columns, one row a region; no columns where a stream has no key."""
+    """A set of regions; ``keys`` are the key columns, one row per region, none for a stream without a key."""
 
     keys: tuple[pa.Array, ...]
     start: IntArray
@@ -31,16 +31,16 @@ class Regions:
 
     @classmethod
     def of_instants(cls, keys: Sequence[pa.Array], times: IntArray) -> Regions:
-        """A microsecond at each instant."""
+        """Build regions of one microsecond at each instant."""
         return cls(tuple(keys), times, times + 1)
 
     def take(self, rows: IntArray) -> Regions:
-        """These regions, in this order."""
+        """Return these regions, in this order."""
         index = pa.array(rows)
         return Regions(tuple(column.take(index) for column in self.keys), self.start[rows], self.end[rows])
 
     def widened(self, before: int, after: int) -> Regions:
-        """Each longer at its ends, by microseconds."""
+        """Extend each region at its ends, by microseconds."""
         return replace(
             self,
             start=np.maximum(self.start, EARLIEST + before) - before,
@@ -48,7 +48,7 @@ class Regions:
         )
 
     def merged(self) -> Regions:
-        """By key and time, those that overlap or touch made one; empty ones left out.
+        """Sort by key and time, merge regions that overlap or touch, and drop empty ones.
 
         >>> key = pa.array(["a", "b", "a", "a"])
         >>> whole = Regions((key,), np.array([5, 0, 0, 20]), np.array([9, 1, 5, 30])).merged()
@@ -63,7 +63,7 @@ class Regions:
         some, ranks = some.take(order), ranks[order]
         first = np.empty(len(some), bool)
         reached = 0
-        for i in range(len(some)):  # few: as many as revisions
+        for i in range(len(some)):  # few: one per revision
             first[i] = i == 0 or ranks[i] != ranks[i - 1] or some.start[i] > reached
             reached = int(some.end[i]) if first[i] else max(reached, int(some.end[i]))
         starts = np.flatnonzero(first)
@@ -71,7 +71,7 @@ class Regions:
 
     @classmethod
     def concat(cls, parts: Sequence[Regions]) -> Regions:
-        """All of them; the key columns are of the same types."""
+        """Concatenate sets of regions whose key columns have the same types."""
         columns = range(len(parts[0].keys))
         return cls(
             tuple(

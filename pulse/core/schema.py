@@ -1,6 +1,6 @@
-"""What a stream is made of: every attribute is key, time, modelled or unmodelled (semantics 1.3).
+"""Define the schema of a stream: every attribute is key, time, modelled or unmodelled (semantics 1.3).
 
-The schema is also the only place that knows the columns of a batch of segments, in this order::
+The schema is also the only definition of the columns of a batch of segments, in this order::
 
     key…  ref  lo  hi  unmodelled…  (a  a_err  a_drift) per modelled a   [segment_id  lineage  kind  point]
 """
@@ -46,7 +46,7 @@ RESERVED = ("ref", "lo", "hi", *BOOKKEEPING, "certainty")
 
 
 class Truth(StrEnum):
-    """What a modelled attribute is between its tuples (semantics 2.2)."""
+    """The values of a modelled attribute between its tuples (semantics 2.2)."""
 
     LINEAR = "linear"
     STEP = "step"
@@ -54,7 +54,7 @@ class Truth(StrEnum):
 
 
 class Role(StrEnum):
-    """What an attribute is in its stream."""
+    """The role of an attribute in its stream."""
 
     KEY = "key"
     TIME = "time"
@@ -64,13 +64,13 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class StreamSchema:
-    """The attributes of a stream by role. Immutable; made by :meth:`of`.
+    """The attributes of a stream by role. Immutable; built by :meth:`of`.
 
     ``key`` and ``unmodelled`` are (name, Arrow type) pairs, ``modelled`` (name, truth) pairs, in order; ``time`` is the
     name of the time attribute in the source and in samples. Without a key the stream is one single model.
     With ``points`` every tuple is kept as a point (semantics 1.2), and aggregates over time are over tuples: all is ``samples``.
-    ``plane`` says what distances between the positions ``x, y`` are worth, where these were projected; two schemas are the same
-    without regard to it. Names are unique whatever their case, since Spark does not tell ``Price`` from ``price``.
+    ``plane`` bounds the distortion of distances between projected positions ``x, y``; equality of schemas ignores
+    it. Names are unique ignoring case, since Spark does not distinguish ``Price`` from ``price``.
     """
 
     key: tuple[tuple[str, pa.DataType], ...]
@@ -90,7 +90,7 @@ class StreamSchema:
         unmodelled: Mapping[str, pa.DataType | str] | None = None,
         points: bool = False,
     ) -> StreamSchema:
-        """A schema from names and types; types may be given by name.
+        """Build a schema from names and types; types may be given by name.
 
         >>> StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         StreamSchema(key symbol: string; time t; modelled price: step)
@@ -111,7 +111,7 @@ class StreamSchema:
         for name, type_ in self.key:
             if pa.types.is_floating(type_):
                 raise SchemaError(
-                    f"stream schema: key '{name}' is {type_}; floats do not identify anything, cast it to integers or text"
+                    f"stream schema: key '{name}' is {type_}; floats cannot identify a key, cast it to integers or text"
                 )
         for name, truth in self.modelled if self.points else ():
             if truth is not Truth.SAMPLES:
@@ -122,26 +122,26 @@ class StreamSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All attributes: key, time, modelled, unmodelled."""
+        """Return all attributes: key, time, modelled, unmodelled."""
         return (*self.key_names, self.time, *self.modelled_names, *(name for name, _ in self.unmodelled))
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The key's columns, in order."""
+        """Return the key's columns, in order."""
         return tuple(name for name, _ in self.key)
 
     @property
     def modelled_names(self) -> tuple[str, ...]:
-        """The modelled attributes, in order."""
+        """Return the modelled attributes, in order."""
         return tuple(name for name, _ in self.modelled)
 
     @property
     def unmodelled_names(self) -> tuple[str, ...]:
-        """The unmodelled attributes, in order."""
+        """Return the unmodelled attributes, in order."""
         return tuple(name for name, _ in self.unmodelled)
 
     def role(self, name: str) -> Role:
-        """What the attribute is.
+        """Return the attribute's role.
 
         >>> StreamSchema.of(time="t", modelled={"price": "step"}).role("price")
         <Role.MODELLED: 'modelled'>
@@ -157,14 +157,14 @@ class StreamSchema:
         raise unknown_column(name, self.names, "stream schema")
 
     def truth(self, name: str) -> Truth:
-        """The truth of a modelled attribute."""
+        """Return the truth of a modelled attribute."""
         for other, truth in self.modelled:
             if other == name:
                 return truth
         raise unknown_column(name, self.modelled_names, "modelled attributes")
 
     def arrow_schema(self, bookkeeping: Iterable[str] = ()) -> pa.Schema:
-        """The columns of a batch of segments, with these of ``segment_id``, ``lineage``, ``kind``, ``point``."""
+        """Return the columns of a batch of segments, with these of ``segment_id``, ``lineage``, ``kind``, ``point``."""
         fields = [*self.key, ("ref", REF), ("lo", pa.float64()), ("hi", pa.float64()), *self.unmodelled]
         for name in self.modelled_names:
             fields += [(name, COEFFICIENTS), (f"{name}_err", pa.float64()), (f"{name}_drift", pa.float64())]
@@ -174,7 +174,7 @@ class StreamSchema:
         return pa.schema(fields + [(name, type_) for name, type_ in BOOKKEEPING.items() if name in asked])
 
     def check(self, schema: pa.Schema) -> None:
-        """Whether columns are exactly those of a batch of this stream, in any order; an error names all that differ."""
+        """Check that columns are exactly those of a batch of this stream, in any order; an error names all that differ."""
         wanted = self.arrow_schema(name for name in BOOKKEEPING if name in schema.names)
         self.check_names(schema.names)
         wrong = [
@@ -186,7 +186,7 @@ class StreamSchema:
             raise ColumnTypeError(f"segments: {'; '.join(wrong)}; cast such columns first")
 
     def check_names(self, names: list[str]) -> None:
-        """As :meth:`check`, for the names alone."""
+        """Check the names alone, as :meth:`check` does."""
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise SchemaError(
@@ -206,14 +206,12 @@ class StreamSchema:
             )
 
     def check_same(self, other: StreamSchema) -> None:
-        """That two batches may be put together."""
+        """Check that two batches may be combined."""
         if self != other:
-            raise SchemaMismatchError(
-                f"batches of different streams do not go together: {self!r} and {other!r}"
-            )
+            raise SchemaMismatchError(f"cannot combine batches of different streams: {self!r} and {other!r}")
 
     def to_json(self) -> str:
-        """The schema as text for a manifest; Arrow types by name."""
+        """Return the schema as text for a manifest; Arrow types by name."""
         parts: dict[str, Any] = {
             "key": [[name, str(type_)] for name, type_ in self.key],
             "time": self.time,
@@ -226,7 +224,7 @@ class StreamSchema:
 
     @classmethod
     def from_json(cls, text: str) -> StreamSchema:
-        """The schema that :meth:`to_json` wrote."""
+        """Read the schema that :meth:`to_json` wrote."""
         try:
             parts = json.loads(text)
             pairs = {role: [(str(name), str(what)) for name, what in parts[role]] for role in _PAIRED}
@@ -234,7 +232,7 @@ class StreamSchema:
             plane = None if parts.get("plane") is None else Plane.of(parts["plane"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise SchemaError(f"stream schema: not the JSON of one ({e!r}): {text[:200]!r}") from None
-        for role, of_role in pairs.items():  # a mapping would lose the second of a name without a word
+        for role, of_role in pairs.items():  # a mapping would silently drop a duplicate name
             _check_names([name for name, _ in of_role], where=f"stream schema, {role}")
         made = cls.of(time=time, points=points, **{role: dict(of_role) for role, of_role in pairs.items()})
         return made if plane is None else replace(made, plane=plane)
@@ -261,7 +259,7 @@ def _truth(name: str, truth: str) -> Truth:
 
 
 def _check_names(names: list[Any], where: str = "stream schema") -> None:
-    """Every name is a text, not empty, not reserved, and occurs once, whatever the case."""
+    """Check that every name is a non-empty text, not reserved, and unique ignoring case."""
     seen: dict[str, str] = {reserved: reserved for reserved in RESERVED}
     for name in names:
         if not isinstance(name, str) or not name.strip():

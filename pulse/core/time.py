@@ -1,4 +1,4 @@
-"""Durations and timestamps, both as exact int64 microseconds.
+"""Parse and format durations and timestamps, both as exact int64 microseconds.
 
 A timestamp is microseconds since 1970-01-01T00:00:00 UTC; one without a zone is read as UTC. Timestamps
 and durations lie within ±10**18 microseconds (about 31,700 years), so that neither the sum
@@ -20,7 +20,7 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.errors import DurationError, TimestampError
 
 LIMIT = 10**18
-_FINER = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}  # how many make a microsecond
+_FINER = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}  # units per microsecond
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -42,7 +42,7 @@ _DURATION_FORMS = (
 
 
 def parse_duration(duration: str | float | datetime.timedelta) -> int:
-    """Microseconds of a duration: a number of seconds, a text such as ``5 min``, or a ``timedelta``.
+    """Return the microseconds of a duration: a number of seconds, a text such as ``5 min``, or a ``timedelta``.
 
     Exact: a duration that is not a whole number of microseconds is an error, as is one that is not positive.
     A float stands for the shortest decimal that reads as it, so ``0.1`` is 100,000.
@@ -52,7 +52,7 @@ def parse_duration(duration: str | float | datetime.timedelta) -> int:
     """
     if isinstance(duration, (bool, np.bool_)):
         raise DurationError(f"duration: expected a duration, got {duration!r}; {_DURATION_FORMS}")
-    if isinstance(duration, datetime.timedelta):  # pandas' own may hold nanoseconds
+    if isinstance(duration, datetime.timedelta):  # pandas' subclass may have nanoseconds
         whole, rest = divmod(duration, _MICROSECOND)
         text = f"{whole}{'.5' if rest else ''} us"
     else:
@@ -67,11 +67,11 @@ def parse_duration(duration: str | float | datetime.timedelta) -> int:
 def _whole_microseconds(digits: str, unit: int, given: object) -> int:
     try:
         number = Decimal(digits)
-    except InvalidOperation:  # an exponent beyond what Decimal holds
+    except InvalidOperation:  # an exponent beyond Decimal's range
         raise DurationError(f"duration: cannot read {given!r}; {_DURATION_FORMS}") from None
     if number <= 0:
-        raise DurationError(f"duration: must be longer than nothing, got {given!r}")
-    if number.adjusted() > 20:  # before Fraction spells out all its zeros
+        raise DurationError(f"duration: must be positive, got {given!r}")
+    if number.adjusted() > 20:  # before Fraction expands all its zeros
         raise DurationError(f"duration: {given!r} is longer than the {format_duration(LIMIT)} that fit")
     exact = Fraction(number) * unit if number.adjusted() > -20 else Fraction(1, 2)
     if exact > LIMIT:
@@ -82,7 +82,7 @@ def _whole_microseconds(digits: str, unit: int, given: object) -> int:
 
 
 def format_duration(microseconds: int) -> str:
-    """The shortest text that :func:`parse_duration` reads back as exactly this.
+    """Return the shortest text that :func:`parse_duration` reads back as exactly this.
 
     >>> format_duration(5_400_000_000), format_duration(1)
     ('90 min', '1 us')
@@ -94,7 +94,7 @@ def format_duration(microseconds: int) -> str:
 
 
 def to_microseconds(values: Any) -> IntArray:
-    """Microseconds since the epoch of timestamps, exactly, as an int64 array of one dimension.
+    """Convert timestamps to exact microseconds since the epoch, as an int64 array of one dimension.
 
     Takes numpy ``datetime64`` of any unit, Arrow timestamps and dates of any unit and zone, pandas columns,
     ``datetime`` objects and sequences of them, and integers, which are microseconds already; one instant may also be a
@@ -115,7 +115,7 @@ def to_microseconds(values: Any) -> IntArray:
 
 
 def split_timestamps(values: Any) -> tuple[IntArray, FloatArray]:
-    """As :func:`to_microseconds`, rounded down, and the seconds that were cut off: ``[0, 1e-6)``.
+    """Convert as :func:`to_microseconds` does, rounding down, and return the truncated seconds too: ``[0, 1e-6)``.
 
     >>> split_timestamps(np.array([-1], dtype="datetime64[ns]"))
     (array([-1]), array([9.99e-07]))
@@ -142,7 +142,7 @@ def split_timestamps(values: Any) -> tuple[IntArray, FloatArray]:
 
 
 def parse_instant(instant: str | datetime.date | np.datetime64) -> int:
-    """Microseconds since the epoch of one point in time: a text in ISO form, a ``datetime`` or a ``datetime64``.
+    """Return the microseconds since the epoch of one point in time: an ISO text, a ``datetime`` or a ``datetime64``.
 
     >>> parse_instant("1970-01-01 01:00:00.5+01:00")
     500000
@@ -150,7 +150,7 @@ def parse_instant(instant: str | datetime.date | np.datetime64) -> int:
     if isinstance(instant, str):
         text = instant.strip()
         try:
-            if _BELOW_MICROSECOND.search(text):  # which fromisoformat would cut off
+            if _BELOW_MICROSECOND.search(text):  # fromisoformat would truncate these digits
                 raise ValueError
             instant = datetime.datetime.fromisoformat(text)
         except ValueError:
@@ -166,12 +166,12 @@ def parse_instant(instant: str | datetime.date | np.datetime64) -> int:
 
 
 def to_datetime64(microseconds: IntArray) -> Any:
-    """A zone-less ``datetime64[us]`` view of microseconds since the epoch."""
+    """Return a zone-less ``datetime64[us]`` view of microseconds since the epoch."""
     return np.asarray(microseconds, dtype=np.int64).view("datetime64[us]")
 
 
 def format_instant(microseconds: int, offset: float = 0.0) -> str:
-    """An instant for people, in UTC.
+    """Format an instant for people, in UTC.
 
     >>> format_instant(1_500_000), format_instant(0, 2.25)
     ('1970-01-01T00:00:01.500000Z', '1970-01-01T00:00:02.250000Z')
@@ -199,7 +199,7 @@ def _split_datetime64(array: Any) -> tuple[IntArray, FloatArray]:
     if unit in _FINER:
         whole, rest = np.divmod(array.view(np.int64) * count, _FINER[unit])
         return whole, rest / (_FINER[unit] * 1e6)
-    # Coarser than a microsecond: compare with the limits in the coarse unit, where nothing overflows.
+    # Coarser than a microsecond: compare with the limits in the coarse unit, which cannot overflow.
     low, high = (np.datetime64(limit, "us").astype(array.dtype) for limit in (-LIMIT, LIMIT))
     beyond = (array <= low) | (array >= high)
     if beyond.any():
@@ -212,7 +212,7 @@ def _is_pandas(values: Any) -> bool:
 
 
 def _arrow_to_numpy(values: Any) -> Any:
-    """Arrow or pandas timestamps as zone-less datetime64; zoned values are kept in UTC by both."""
+    """Convert Arrow or pandas timestamps to zone-less datetime64; both store zoned values in UTC."""
     if _is_pandas(values):
         if values.dtype == object:
             return values.to_numpy()
@@ -233,7 +233,7 @@ def _arrow_to_numpy(values: Any) -> Any:
 
 
 def _split_objects(values: Any) -> tuple[IntArray, FloatArray]:
-    """``datetime``, ``date``, pandas ``Timestamp``, ``datetime64`` and integer objects, one by one."""
+    """Convert ``datetime``, ``date``, pandas ``Timestamp``, ``datetime64`` and integer objects one by one."""
     whole = np.empty(len(values), dtype=np.int64)
     rest = np.zeros(len(values))
     for row, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""The main job in miniature, one scene a file: data, models, and what can be asked of them.
+"""Run the demo, the main job in miniature, one scene a file: data, models, and queries on them.
 
 ::
 
@@ -20,7 +20,7 @@ __all__ = ["Shown", "run"]
 
 
 class Shown(NamedTuple):
-    """What a run of the demo left and told: the page, the pictures if there is something to draw with, and each scene."""
+    """The output of a demo run: the page, the pictures if matplotlib is installed, and each scene."""
 
     page: Path
     pictures: Path | None
@@ -38,13 +38,13 @@ def run(
     master: str = "local[*]",
     say: Say,
 ) -> Shown:
-    """Run the demo in ``folder``; what it wrote and told."""
+    """Run the demo in ``folder``; return its output."""
     begin = time.perf_counter()
     compiled = compiling.compile_all(say)
     with Session(master, engine=engine) as session:
         if engine == "spark":
             before = time.perf_counter()
-            version = session.spark.version  # started now, so that its start is not counted below
+            version = session.spark.version  # starts Spark now, so that the start is not counted below
             say(f"Spark {version} started in {time.perf_counter() - before:.1f} s")
         stage = Stage(session, folder, say, began=begin)
         made = data.make(stage, rows, reports)
@@ -57,14 +57,14 @@ def run(
         alert.show(stage)
         page = stage.write_page()
     shown = Shown(
-        page, stage.pictures if stage.draws else None, stage.told, compiled, time.perf_counter() - begin
+        page, stage.pictures if stage.draws else None, stage.scenes, compiled, time.perf_counter() - begin
     )
     _end(shown, folder, say)
     return shown
 
 
 def _end(shown: Shown, folder: Path, say: Say) -> None:
-    """How long it took, and where everything is."""
+    """Print how long the demo took, and where its files are."""
     say(f"\nall of it took {shown.seconds:.0f} s")
     say(f"the page:     {shown.page}")
     if shown.pictures is not None:

@@ -1,4 +1,4 @@
-"""Scene seven: two vessels on courses that cross. The alert comes minutes before the reports it speaks of."""
+"""Scene seven: two vessels on crossing courses. The alert comes minutes before the reports it concerns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOISE = 3.0  # metres
 
 
 def show(stage: Stage) -> None:
-    """Feed the reports minute by minute, and note what is said when."""
+    """Feed the reports minute by minute, and record the alerts with their time."""
     folder = stage.folder / "reports"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -36,16 +36,16 @@ def show(stage: Stage) -> None:
         scene.code(COLLISION)
         scene.wrote(folder)
         with timed() as taken:
-            said, status = predict(folder)
-        _tell(scene, said)
+            alerts, status = predict(folder)
+        _show_alerts(scene, alerts)
         tally = status.tally
         scene.say(
-            f"{tally.tuples:,} reports in {taken[0]:.2f} s; {tally.validated:,} of them agreed with the models and were "
-            f"forgotten, {tally.violations:,} did not and were solved again."
+            f"{tally.tuples:,} reports in {taken[0]:.2f} s; {tally.validated:,} of them agreed with the models and needed "
+            f"no more work, {tally.violations:,} did not and were solved again."
         )
         at, apart = distances(reports)
         near = at[apart < NEAR]
-        foretold = [Foretold(one.now, one.begin, one.end) for one in said if one.what in (PREDICTED, MOVED)]
+        foretold = [Foretold(one.now, one.begin, one.end) for one in alerts if one.what in (PREDICTED, MOVED)]
         scene.picture(
             "alert",
             lambda width: plot_prediction(
@@ -59,13 +59,13 @@ def show(stage: Stage) -> None:
             ),
             alt="The distance of two vessels over time falls below the limit; below it, bars for the predictions of that, the "
             "first made many minutes before",
-            caption="The distance as it was reported, and when Pulse foretold that it would fall below the limit.",
+            caption="The distance as it was reported, and when Pulse predicted that it would fall below the limit.",
         )
 
 
-def _tell(scene: Scene, said: list[Alert]) -> None:
+def _show_alerts(scene: Scene, alerts: list[Alert]) -> None:
     rows = []
-    for one in said:
+    for one in alerts:
         if one.what not in (PREDICTED, MOVED, WITHDRAWN, CAME_TRUE):
             continue
         ahead = one.until if one.until is not None else one.lead
@@ -76,7 +76,7 @@ def _tell(scene: Scene, said: list[Alert]) -> None:
 
 
 def predict(folder: Path) -> tuple[list[Alert], Status]:
-    """Run the job on files as they would arrive, one a minute; what it said, and its figures."""
+    """Run the job on files as they would arrive, one a minute; return its alerts and figures."""
     stream = StreamJob(
         name="V",
         source="files",
@@ -98,20 +98,20 @@ def predict(folder: Path) -> tuple[list[Alert], Status]:
         engine="local",
         where="the demo",
     )
-    alerts, said = Alerts(("one", "other")), list[Alert]()
+    alerts, found = Alerts(("one", "other")), list[Alert]()
     newest = [_START]
     last: list[Status] = []
 
-    def listen(_: int, changes: pa.Table) -> None:
+    def on_batch(_: int, changes: pa.Table) -> None:
         newest[0] += 60_000_000
-        said.extend(alerts.take(changes, newest[0] - _EVERY * 1_000_000))
+        found.extend(alerts.take(changes, newest[0] - _EVERY * 1_000_000))
 
-    run_local(job, on_batch=listen, on_status=last.append)
-    return said, last[-1]
+    run_local(job, on_batch=on_batch, on_status=last.append)
+    return found, last[-1]
 
 
 def write_reports(folder: Path) -> pa.Table:
-    """Two vessels and some that keep away, a file a minute: courses that cross, and one vessel turns a little on the way."""
+    """Write a file a minute: two vessels on crossing courses, one of which turns slightly on the way, and some far away."""
     rng = np.random.default_rng(5)
     seconds = np.arange(0, _MINUTES * 60, _EVERY, dtype=float)
     tables: list[dict[str, Any]] = []
@@ -142,7 +142,7 @@ def write_reports(folder: Path) -> pa.Table:
 
 
 def distances(reports: pa.Table) -> tuple[Any, FloatArray]:
-    """How far the two were from each other at each report."""
+    """Return how far apart the two were at each report."""
     ids = reports.column("id").to_numpy()
     x, y = (reports.column(name).to_numpy() for name in ("x", "y"))
     at = reports.column("t").cast(pa.int64()).to_numpy()[ids == 1]

@@ -1,8 +1,8 @@
-"""The kernels, compiled before they are needed: on all cores, the slowest first, and with a word of how far it is.
+"""Compile the kernels before they are needed: on all cores, the slowest first, with progress messages.
 
-The first run on a machine compiles them, which costs more than all else that the demo does; from then on they are read from the
-cache. In processes, because Numba compiles one kernel at a time in each. What is not listed here is compiled when it is first
-called, as always; the list only says what to begin with.
+The first run on a machine compiles them, which costs more than all the rest of the demo; later runs read them from the cache.
+In processes, because Numba compiles one kernel at a time in each. Kernels that are not listed here are compiled on first
+call, as always; the list only sets what to begin with.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from pulse.kernels import _jit
 from pulse.runtime.execution.local_driver import cores
 
-_TOLD_EVERY = 10.0  # seconds
+_REPORT_EVERY = 10.0  # seconds
 
-# What the scenes call, those that take longest to compile first.
+# The kernels that the scenes call, slowest to compile first.
 NEEDED: tuple[str, ...] = (
     "fit.greedy_lines._fit",
     "polynomial.signs._sign_ranges",
@@ -62,7 +62,7 @@ NEEDED: tuple[str, ...] = (
 
 
 def entry(name: str) -> Any:
-    """A kernel by ``module.function``; None where there is none of that name, or where nothing is compiled."""
+    """Return a kernel by ``module.function``; None if there is none of that name, or if nothing is compiled."""
     module, _, function = name.rpartition(".")
     try:
         found = getattr(importlib.import_module(f"pulse.kernels.{module}"), function, None)
@@ -72,7 +72,7 @@ def entry(name: str) -> Any:
 
 
 def missing(names: Sequence[str] = NEEDED) -> list[str]:
-    """Those that the cache lacks; none where there is no cache to fill."""
+    """Return the kernels that the cache lacks; none if there is no cache to fill."""
     folder = _jit.cache_folder()
     if folder is None:
         return []
@@ -87,7 +87,7 @@ def missing(names: Sequence[str] = NEEDED) -> list[str]:
 
 
 def compile_one(name: str) -> float:
-    """Compile a kernel into the cache; seconds of work."""
+    """Compile a kernel into the cache; return the seconds of work."""
     begin = time.process_time()
     found = entry(name)
     if found is not None:
@@ -96,7 +96,7 @@ def compile_one(name: str) -> float:
 
 
 def compile_all(say: Callable[[str], None], names: Sequence[str] = NEEDED) -> float:
-    """Fill the cache with what it lacks of these kernels; seconds it took."""
+    """Compile those of these kernels that the cache lacks; return the seconds it took."""
     begin = time.perf_counter()
     lacking = missing(names)
     if len(lacking) < 2:
@@ -110,17 +110,17 @@ def compile_all(say: Callable[[str], None], names: Sequence[str] = NEEDED) -> fl
     try:
         _await([pool.submit(compile_one, name) for name in lacking], say, begin)
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # when interrupted, nothing more is begun
+        pool.shutdown(wait=False, cancel_futures=True)  # start nothing more after an interruption
     seconds = time.perf_counter() - begin
     say(f"  compiled in {seconds:.0f} s")
     return seconds
 
 
 def _await(running: Sequence[Future[float]], say: Callable[[str], None], begin: float) -> None:
-    """Until all are done, with a word now and then; the slowest takes as long as all others together."""
+    """Wait until all are done, with progress messages; the slowest takes as long as all others together."""
     left = set(running)
     while left:
-        done, left = wait(left, timeout=_TOLD_EVERY)
+        done, left = wait(left, timeout=_REPORT_EVERY)
         for one in done:
             one.result()
         if left:

@@ -1,4 +1,4 @@
-"""Scene five: a price was recorded wrongly. The model is corrected in place, and only what changed of MACD is asked for."""
+"""Scene five: a price was recorded wrongly. The model is corrected in place, and only the changes of MACD are queried."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AROUND = 150.0  # seconds of the picture, before and after
 
 
 class Tick(NamedTuple):
-    """A trade; ``held`` is how long its price stood, in seconds."""
+    """A trade; ``held`` is how long its price was valid, in seconds."""
 
     symbol: str
     at: int
@@ -29,7 +29,7 @@ class Tick(NamedTuple):
 
 
 def show(stage: Stage, data: Data) -> None:
-    """Correct one tick and show what became of the answers."""
+    """Correct one tick and show the changed answers."""
     folder, session = stage.folder / "prices-drift", stage.session
     tick = wrong_tick(data)
     right = round(tick.price * 0.995, 2)
@@ -37,11 +37,11 @@ def show(stage: Stage, data: Data) -> None:
         scene.say(f"{tick.symbol} at {clock(tick.at)}: {tick.price:.2f} should have been {right:.2f}.")
         with timed() as revising:
             outcome = session.revise(folder, revision(tick, right), keep=True)
-        asked: dict[str, Any] = {"streams": {"S": folder}, "short": SHORT, "long": LONG}
+        options: dict[str, Any] = {"streams": {"S": folder}, "short": SHORT, "long": LONG}
         with timed() as asking:
-            changes = session.revised(MACD, outcome.before, **asked).to_arrow()
-        after = session.sql(MACD, **asked).to_arrow()
-        before = session.sql(MACD, version=outcome.before, **asked).to_arrow()
+            changes = session.revised(MACD, outcome.before, **options).to_arrow()
+        after = session.sql(MACD, **options).to_arrow()
+        before = session.sql(MACD, version=outcome.before, **options).to_arrow()
         fresh = pc.sum(pc.is_in(changes.column("kind"), pa.array(["+U", "+I"]))).as_py() or 0
         counts = outcome.counts
         became = f"{counts['segments_old']:,} segments became {counts['segments_new']:,}"
@@ -67,7 +67,7 @@ def show(stage: Stage, data: Data) -> None:
 
 
 def wrong_tick(data: Data) -> Tick:
-    """A tick in the middle of a quiet stock's time whose price stood for long, alone at its instant."""
+    """Return a tick in the middle of a quiet stock's time whose price was valid for long, alone at its instant."""
     ticks = pq.read_table(data.ticks, columns=["symbol", "t", "price"])
     counts = pc.value_counts(ticks.column("symbol").combine_chunks()).to_pylist()
     symbol = str(min(counts, key=lambda one: one["counts"])["values"])
@@ -82,7 +82,7 @@ def wrong_tick(data: Data) -> Tick:
 
 
 def revision(tick: Tick, price: float) -> pa.Table:
-    """The changelog that says so: the tuple as it was, then as it should have been."""
+    """Return the changelog of the correction: the tuple as it was, then as it should have been."""
     return pa.table(
         {
             "kind": ["-U", "+U"],

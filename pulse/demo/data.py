@@ -1,4 +1,4 @@
-"""The data: ticks of some stocks and reports of some vessels, generated."""
+"""Generate the data: ticks of some stocks and reports of some vessels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPORTS = 240_000
 
 
 class Data(NamedTuple):
-    """Where the rows are, and of vessels who follows whom in truth."""
+    """The files, and their summaries: for vessels with who really follows whom."""
 
     ticks: Path
     vessels: Path

@@ -1,4 +1,4 @@
-"""Scene three: which vessels followed each other, and whether those are the ones that truly did."""
+"""Scene three: find the vessels that followed each other, and compare with those that really did."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stretch(NamedTuple):
 
 
 def ask(stage: Stage, data: Data) -> None:
-    """Find them, and hold them against who followed in truth."""
+    """Find them, and compare with who really followed."""
     with stage.scene("Following: pairs of vessels within 1 km, on average over 10 min", "following") as scene:
         scene.code(FOLLOWING)
         with timed() as taken:
@@ -57,14 +57,14 @@ def ask(stage: Stage, data: Data) -> None:
 
 
 def row_of(one: Stretch) -> list[Any]:
-    """A stretch as a row of a table."""
+    """Format a stretch as a row of a table."""
     minutes = (one.end - one.start) // 60_000_000
     near = [round(one.nearest), round(one.err, 1), one.certain]
     return [f"{one.one} and {one.other}", clock(one.start), clock(one.end), minutes, *near]
 
 
 def stretches(found: pa.Table) -> list[Stretch]:
-    """The closing times of each pair joined to stretches, the longest first."""
+    """Join the closing times of each pair to stretches, the longest first."""
     rows = found.sort_by([("id1", "ascending"), ("id2", "ascending"), ("t", "ascending")])
     if not rows.num_rows:
         return []
@@ -98,5 +98,5 @@ def _is(true: Following, found: Stretch) -> bool:
 
 
 def clock(microseconds: int) -> Any:
-    """Hours and minutes of an instant."""
+    """Format the time of day of an instant."""
     return str(np.datetime64(microseconds, "us").astype("datetime64[s]")).partition("T")[2]

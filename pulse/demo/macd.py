@@ -1,7 +1,7 @@
-"""Scene two: MACD (moving average convergence/divergence) of every symbol, held against the truth.
+"""Scene two: MACD (moving average convergence/divergence) of every symbol, compared with the truth.
 
 Where is the average price over 10 s above that over 60 s? Answers come from the model and carry the error they can have; the
-truth comes from an exact model, which says what the ticks say.
+truth comes from an exact model, which reproduces the ticks.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _SHOWN = 12 * 60  # seconds of the picture
 
 def ask(stage: Stage, data: Data) -> None:
     """Compare the answers of the model with those of the exact one, instant by instant."""
-    asked: dict[str, Any] = {"short": SHORT, "long": LONG}
+    parameters: dict[str, Any] = {"short": SHORT, "long": LONG}
     model, exact = ({"S": stage.folder / name} for name in ("prices-drift", "prices-exact"))
     session = stage.session
     with stage.scene(f"MACD {SHORT} s / {LONG} s, every 2 s", "macd") as scene:
         scene.code(RISING)
         with timed() as taken:
-            rising = session.sql(RISING, streams=model, possible=True, **asked).to_arrow()
-        answers = _ordered(session.sql(MACD, streams=model, **asked).to_arrow())
-        truth = _ordered(session.sql(MACD, streams=exact, **asked).to_arrow())
+            rising = session.sql(RISING, streams=model, possible=True, **parameters).to_arrow()
+        answers = _ordered(session.sql(MACD, streams=model, **parameters).to_arrow())
+        truth = _ordered(session.sql(MACD, streams=exact, **parameters).to_arrow())
         figures = compare(answers, truth)
         held = pc.sum(pc.not_equal(rising.column("certainty"), "possible")).as_py() or 0
         scene.table(
@@ -55,7 +55,7 @@ def ask(stage: Stage, data: Data) -> None:
             f"outside its certificate: {figures['outside']}."
         )
         loose = session.sql(
-            RISING, streams={"S": stage.folder / "prices-loose"}, possible=True, **asked
+            RISING, streams={"S": stage.folder / "prices-loose"}, possible=True, **parameters
         ).to_arrow()
         parts = [("integrals within 0.005 %", rising), ("integrals within 0.05 %", loose)]
         some = pa.concat_tables(
@@ -74,12 +74,12 @@ def ask(stage: Stage, data: Data) -> None:
             alt=f"MACD of {_SYMBOL} over time where it is above zero, on green ground where that is certain, on orange where it "
             "is likely, on grey hatching where it is only possible; above from a close model, below from a loose one",
             caption="Where the short average lies above the long one: certainly, likely, or possibly. The band is the error that "
-            "each value can have. A looser model is smaller, and says where it cannot know.",
+            "each value can have. A looser model is smaller, and shows where it is unsure.",
         )
 
 
 def compare(answers: pa.Table, truth: pa.Table) -> dict[str, Any]:
-    """How answers stand to the truth at the same instants."""
+    """Compare answers with the truth at the same instants."""
     difference, err = answers["diff"].to_numpy(), answers["diff_err"].to_numpy()
     true, rounding = truth["diff"].to_numpy(), truth["diff_err"].to_numpy() + _ROUNDING
     yes, really = difference > _ROUNDING, true > _ROUNDING
@@ -96,7 +96,7 @@ def compare(answers: pa.Table, truth: pa.Table) -> dict[str, Any]:
 
 
 def window(table: pa.Table, symbol: str, start: int, seconds: float) -> pa.Table:
-    """The rows of a symbol in the first seconds after a start."""
+    """Return the rows of a symbol in the first seconds after a start."""
     at = table.column("t").cast(pa.timestamp("us")).cast(pa.int64())
     held = pc.and_(pc.equal(table.column("symbol"), symbol), pc.less(at, start + int(seconds * 1e6)))
     return table.filter(pc.and_(held, pc.greater_equal(at, start)))

@@ -1,4 +1,4 @@
-"""Scene one: files become models, each with the error that was asked for and the one that was achieved."""
+"""Scene one: fit models of files, each with its requested and its achieved error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRACK: dict[str, Any] = {
 
 def fit(stage: Stage, data: Data) -> None:
     """Fit all models of the demo."""
-    orders: list[tuple[str, Path, str, dict[str, Any]]] = [
+    requests: list[tuple[str, Path, str, dict[str, Any]]] = [
         ("prices, each value within 0.05 %", data.ticks, "prices", {"error": "0.05%", **PRICE}),
         ("prices, integrals within 0.005 %", data.ticks, "prices-drift", {"drift": "0.005%", **PRICE}),
         ("prices, integrals within 0.05 %", data.ticks, "prices-loose", {"drift": "0.05%", **PRICE}),
@@ -35,9 +35,9 @@ def fit(stage: Stage, data: Data) -> None:
     ]
     with stage.scene("Models with a proven error", "models") as scene:
         rows = []
-        for what, path, name, order in orders:
+        for what, path, name, request in requests:
             with timed() as taken:
-                manifest = stage.session.fit(path, out=stage.folder / name, **order).manifest
+                manifest = stage.session.fit(path, out=stage.folder / name, **request).manifest
             worst = max(one["worst_err"] for one in manifest.statistics["attributes"].values())
             per = manifest.tuples / max(manifest.segments, 1)
             scene.wrote(stage.folder / name)

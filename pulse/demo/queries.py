@@ -1,4 +1,4 @@
-"""What the demo asks."""
+"""Define the queries of the demo."""
 
 from __future__ import annotations
 

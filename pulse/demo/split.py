@@ -1,4 +1,4 @@
-"""Scene six: a stock splits four for one. Announced by an accent, MACD runs through it; unannounced, it cries wolf."""
+"""Scene six: a stock splits four for one. Announced by an accent, MACD runs through it; unannounced, it gives false alarms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pulse.plot import plot_answer
 _SYMBOL = "AAC"
 _AROUND = 240.0  # seconds of the picture, before and after
 _ROUNDING = 1e-9
-ANNOUNCED, NOT = "the split is announced", "nobody said so"
+ANNOUNCED, NOT = "the split is announced", "it is not announced"
 
 
 def show(stage: Stage, data: Data) -> None:
@@ -34,13 +34,13 @@ def show(stage: Stage, data: Data) -> None:
     with stage.scene("A split: four shares for one", "split") as scene:
         scene.wrote(table)
         scene.say(f"{_SYMBOL} splits at {clock(at)}: from then on its price is a quarter.")
-        orders: list[tuple[str, pa.Table, dict[str, Any]]] = [
+        requests: list[tuple[str, pa.Table, dict[str, Any]]] = [
             ("unsplit", own, {}),
             ("split-announced", split, {"splits": table}),
             ("split-unannounced", split, {}),
         ]
         answers = {}
-        for name, rows, more in orders:
+        for name, rows, more in requests:
             folder = stage.folder / name
             stage.session.fit(rows, drift="0.005%", out=folder, **PRICE, **more)
             scene.wrote(folder)
@@ -68,14 +68,16 @@ def show(stage: Stage, data: Data) -> None:
 
 
 def halved(ticks: pa.Table, at: int) -> pa.Table:
-    """The ticks with a quarter of the price from an instant on."""
+    """Divide the price of the ticks by four from an instant on."""
     after = pc.greater_equal(ticks.column("t").cast(pa.timestamp("us")).cast(pa.int64()), at)
     price = pc.if_else(after, pc.divide(ticks.column("price"), 4.0), ticks.column("price"))
     return ticks.set_column(ticks.schema.get_field_index("price"), "price", price)
 
 
 def outside(answers: pa.Table, truth: pa.Table, at: int) -> tuple[int, float]:
-    """How many answers contradict those of the stock unsplit, restated in quarters from ``at`` on; and the largest answer."""
+    """Count the answers that contradict those of the unsplit stock, restated in quarters from ``at`` on; and return the largest
+    answer.
+    """
     found, true = (one.sort_by([("t", "ascending")]) for one in (answers, truth))
     when, own = (one["t"].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy() for one in (found, true))
     common, mine, theirs = np.intersect1d(when, own, return_indices=True)
@@ -87,7 +89,7 @@ def outside(answers: pa.Table, truth: pa.Table, at: int) -> tuple[int, float]:
 
 
 def contrast(answers: dict[str, pa.Table], at: int) -> pa.Table:
-    """Both answers around the split, told apart by a column."""
+    """Return both answers around the split, with a column to distinguish them."""
     parts = []
     for what, name in ((ANNOUNCED, "split-announced"), (NOT, "split-unannounced")):
         near = window(answers[name], _SYMBOL, int(at - _AROUND * 1e6), 2 * _AROUND)

@@ -1,4 +1,4 @@
-"""What the demo says and shows: on the terminal while it runs, as pictures in a folder, and in the end as one page."""
+"""Print and draw the demo: on the terminal while it runs, as pictures in a folder, and in the end as one page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PICTURES = "pictures"
 
 
 class ShownItem(NamedTuple):
-    """A scene for programs: its sentences, its tables as rows by column, what it wrote, and how long it took."""
+    """A scene for programs: its sentences, its tables as rows by column, its files, and its duration."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class ShownItem(NamedTuple):
 
 @dataclass
 class Scene:
-    """A part of the demo: sentences, tables and pictures in their order, said as they come."""
+    """A part of the demo: sentences, tables and pictures in order, printed as they come."""
 
     title: str
     name: str
@@ -43,12 +43,12 @@ class Scene:
     files: list[str] = field(default_factory=list)
 
     def say(self, text: str) -> None:
-        """A sentence."""
+        """Print a sentence."""
         self.stage.say(f"  {text}")
         self.blocks.append(text)
 
     def table(self, head: list[str], rows: list[list[Any]], *, grouped: Collection[str] = ()) -> None:
-        """A small table; ``grouped`` names its columns of counts, whose digits are parted by threes."""
+        """Print a small table; ``grouped`` names columns of counts, whose digits are grouped by threes."""
         made = Table.of(head, rows, grouped=grouped)
         for line in made.lines():
             self.stage.say(f"    {line}")
@@ -56,15 +56,15 @@ class Scene:
         self.tables.append([dict(zip(head, row, strict=True)) for row in rows])
 
     def wrote(self, *paths: Path) -> None:
-        """Files and folders that are left."""
+        """Record files and folders that the scene wrote."""
         self.files += map(str, paths)
 
     def code(self, text: str) -> None:
-        """A query: on the page only."""
+        """Add a query to the page only."""
         self.blocks.append(Code(text))
 
     def picture(self, name: str, draw: Draw, *, alt: str, caption: str) -> None:
-        """A picture, if there is something to draw with: a file, and a place on the page."""
+        """Draw a picture, if matplotlib is installed: to a file, and on the page."""
         if not self.stage.draws:
             return
         wide, narrow = both_widths(draw)
@@ -76,13 +76,13 @@ class Scene:
 
 @dataclass
 class Stage:
-    """What all scenes share: the session, the folder, and where to say things."""
+    """The state that all scenes share: the session, the folder, and the output function."""
 
     session: Session
     folder: Path
     say: Say
     sections: list[Section] = field(default_factory=list)
-    told: list[ShownItem] = field(default_factory=list)
+    scenes: list[ShownItem] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
     draws: bool = field(default=False, init=False)
 
@@ -98,28 +98,27 @@ class Stage:
 
     @property
     def pictures(self) -> Path:
-        """The folder of pictures."""
         return self.folder / PICTURES
 
     @contextmanager
     def scene(self, title: str, name: str) -> Iterator[Scene]:
-        """A scene: its title, what it says, and how long it took."""
+        """Run a scene: print its title, its content, and how long it took."""
         begin = time.perf_counter()
         self.say(f"\n{title}")
         scene = Scene(title, name, self)
         yield scene
         seconds = time.perf_counter() - begin
         self.sections.append(Section(title, tuple(scene.blocks), name))
-        said = [one for one in scene.blocks if isinstance(one, str)]
-        self.told.append(ShownItem(name, title, said, scene.tables, scene.files, seconds))
+        sentences = [one for one in scene.blocks if isinstance(one, str)]
+        self.scenes.append(ShownItem(name, title, sentences, scene.tables, scene.files, seconds))
         self.say(f"  ({seconds:.1f} s)")
 
     def write_page(self) -> Path:
-        """All scenes on one page."""
+        """Write all scenes to one page."""
         out = self.folder / PAGE
         lead = [
             "Pulse models streams as piecewise polynomials with a proven error, and answers queries on the models. Everything "
-            "below was computed from models; every answer says how far it can be from the truth.",
+            "below was computed from models; every answer shows how far it can be from the truth.",
         ]
         if not self.draws:
             lead.append(f"There are no pictures, because matplotlib is not installed: {HOW}")
@@ -131,7 +130,7 @@ class Stage:
 
 @contextmanager
 def timed() -> Iterator[list[float]]:
-    """Seconds that something took, once it is done."""
+    """Measure the seconds that the block takes."""
     taken: list[float] = []
     begin = time.perf_counter()
     yield taken

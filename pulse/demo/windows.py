@@ -1,4 +1,4 @@
-"""Scene four: what if the windows of MACD were others? All combinations in one pass over the model."""
+"""Scene four: what if MACD had other windows? All combinations in one pass over the model."""
 
 from __future__ import annotations
 

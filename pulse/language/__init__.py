@@ -1,4 +1,4 @@
-"""SQL text to logical plans: a sqlglot dialect with windows on streams, MODEL, ERROR WITHIN and SAMPLE EVERY (semantics 3.1).
+"""Parse SQL to logical plans: a sqlglot dialect with windows on streams, MODEL, ERROR WITHIN, SAMPLE EVERY (semantics 3.1).
 
 text --dialect.read--> syntax tree --bind_statement--> Query
                        (clauses, terms)   (scope, sources, models, expressions, aggregates, outputs)
@@ -22,10 +22,10 @@ __all__ = ["LanguageError", "Pulse", "parse", "read"]
 
 
 def parse(text: str, streams: Mapping[str, StreamSchema | Columns], parameters: Container[str] = ()) -> Query:
-    """The query that a text means, given the streams it may name.
+    """Parse a query, given the streams it may name.
 
-    ``parameters`` are names that may stand without a colon where there is no column of that name, as ``c`` does in the
-    paper's collision query. What is wrong with a text is a :class:`LanguageError` that points at it.
+    ``parameters`` are names that may stand without a colon where there is no column of that name, like ``c`` in the paper's
+    collision query. An error in the text raises a :class:`LanguageError` that points at it.
 
     >>> S = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
     >>> query = parse("select symbol, avg(price) from S[size 10 advance 2]", {"S": S})
@@ -39,7 +39,7 @@ def parse(text: str, streams: Mapping[str, StreamSchema | Columns], parameters: 
         for name, schema in streams.items()
     }
     if isinstance(parameters, tuple):
-        planes = tuple(one.plane for one in columns.values())  # equal columns may be in different ones
+        planes = tuple(one.plane for one in columns.values())  # equal columns may be in different planes
         return _parsed(text, tuple(columns.items()), planes, parameters)
     return bind_statement(read(text), Context(text, columns, parameters))
 
@@ -51,5 +51,5 @@ def _parsed(
     _: tuple[Plane | None, ...],
     parameters: tuple[str, ...],
 ) -> Query:
-    """Queries never change, so that one that is asked again, as a dashboard does, needs no second reading."""
+    """Cache queries, which are immutable, so that repeated ones, as of a dashboard, are not parsed again."""
     return bind_statement(read(text), Context(text, dict(columns), parameters))

@@ -1,4 +1,4 @@
-"""Aggregates: over the keys that a group gathers (Across), then over the window of the stream (Window).
+"""Bind aggregates: over the keys of a group (Across), then over the window of the stream (Window).
 
 Each aggregate is computed on its own over one common input, and the results are joined on the group's keys::
 
@@ -32,14 +32,14 @@ class Call:
 
 
 def is_grouped(select: exp.Select) -> bool:
-    """Whether a select has aggregates, or clauses that only make sense with them."""
+    """Check whether a select has aggregates, or clauses that require them."""
     return bool(_calls(select)) or bool(select.args.get("group")) or bool(select.args.get("having"))
 
 
 def bind_aggregates(
     select: exp.Select, node: Node, scope: Scope, window: tuple[Duration, Duration] | None
 ) -> tuple[Node, Binder]:
-    """The arc of all aggregates, and the binder for what is written over them."""
+    """Return the plan of all aggregates, and the binder for expressions over them."""
     found = _calls(select)
     if not found:
         where = select.args.get("having") or select.args["group"]
@@ -62,7 +62,7 @@ def bind_aggregates(
 
 
 def _calls(select: exp.Select) -> list[exp.Anonymous]:
-    """The outermost calls of aggregates in the select list and HAVING, in order."""
+    """Return the outermost calls of aggregates in the select list and HAVING, in order."""
     roots = [*select.expressions, *([select.args["having"]] if select.args.get("having") else [])]
     found: list[exp.Anonymous] = []
     stack = list(reversed(roots))
@@ -76,7 +76,7 @@ def _calls(select: exp.Select) -> list[exp.Anonymous]:
 
 
 def _group_keys(select: exp.Select, scope: Scope) -> tuple[str, ...]:
-    """The key columns of GROUP BY; without it, those that stand plainly in the select list."""
+    """Return the key columns of GROUP BY; without it, those that stand plainly in the select list."""
     group = select.args.get("group")
     if group is None:
         items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
@@ -93,21 +93,21 @@ def _group_keys(select: exp.Select, scope: Scope) -> tuple[str, ...]:
         in_scope = any(source.find(node.name) for source in scope.sources)
         found = scope.resolve(meant if isinstance(meant, exp.Column) and not in_scope else node)
         if not isinstance(found, Attribute) or found.role is not Role.KEY:
-            said = source_text(node, scope.text)
+            written = source_text(node, scope.text)
             what = {Role.MODELLED: "changes continuously", Role.UNMODELLED: "is not part of the key"}
             why = "is the time" if not isinstance(found, Attribute) else what.get(found.role, "is the time")
             listed = ", ".join(
                 one.name for s in scope.sources for one in s.attributes if one.role is Role.KEY
             )
             raise wrong(
-                f"group by takes keys: '{said}' {why}. Keys are: {listed or 'none'}", scope.text, node
+                f"group by takes keys: '{written}' {why}. Keys are: {listed or 'none'}", scope.text, node
             )
         keys[found.column] = None
     return tuple(keys)
 
 
 def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[Call]:
-    """Distinct calls, their results named so that no two columns of the plan share a name."""
+    """Return distinct calls, their results named so that no two columns of the plan share a name."""
     calls: dict[tuple[str, Expression], Call] = {}
     taken = {*node.columns.names, node.columns.time}
     for call in found:
@@ -143,19 +143,19 @@ def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
 
 
 def _check_count(call: exp.Anonymous, scope: Scope, node: Node) -> None:
-    """That what is counted are tuples."""
+    """Check that count applies to tuples."""
     if call.this == "count" and not node.columns.points:
         Binder(scope, "another aggregate").aggregate(call)
 
 
 def _anything(scope: Scope) -> Expression:
-    """What count(*) counts: any attribute, as each tuple has them all."""
+    """Return the argument of count(*): any attribute, as each tuple has them all."""
     modelled = (one for source in scope.sources for one in source.attributes if one.role is Role.MODELLED)
     return Column(next(modelled).column)
 
 
 def _arguments(node: Node, calls: list[Call]) -> tuple[Node, dict[Expression, str]]:
-    """The input of all aggregates: the arc itself, or a projection of it that has the arguments as columns."""
+    """Return the input of all aggregates: the node itself, or a projection of it that has the arguments as columns."""
     arguments = list(dict.fromkeys(call.argument for call in calls))
     if all(isinstance(one, Column) for one in arguments):
         return node, {one: one.name for one in arguments if isinstance(one, Column)}
@@ -178,7 +178,7 @@ def _aggregated(
     window: tuple[Duration, Duration] | None,
 ) -> Node:
     if across is not None:
-        # The tuples of all keys are aggregated together: what a window over some of them gives does not add up to it.
+        # The tuples of all keys are aggregated at once: results of windows over some of them cannot be merged.
         function = "each" if window is not None and base.columns.points else call.function
         base, argument = Across(base, function, argument, call.output, across), call.output
     if window is not None:
@@ -187,8 +187,9 @@ def _aggregated(
 
 
 def _joined(parts: list[Node], calls: list[Call]) -> Node:
-    """The results side by side; the keys of the later ones are renamed (``S.symbol#2``, as no query can), as a join keeps both
-    sides' keys."""
+    """Join the results; the keys of later ones are renamed (``S.symbol#2``, which no query can write), as a join keeps both
+    sides' keys.
+    """
     node = parts[0]
     keys = node.columns.key_names
     for i, (part, call) in enumerate(zip(parts[1:], calls[1:], strict=True), 2):
@@ -209,7 +210,7 @@ def _no_window(call: exp.Anonymous, scope: Scope, node: Node) -> None:
 
 
 class _Grouped(Binder):
-    """Binds what is written over aggregates: their results, and the keys of the group."""
+    """A binder of expressions over aggregates: their results, and the keys of the group."""
 
     def __init__(
         self, scope: Scope, calls: list[Call], keys: tuple[str, ...], labels: dict[str, Hashable]
@@ -228,11 +229,11 @@ class _Grouped(Binder):
             key = self._key_of.get(self._labels.get(found.column, ""))
             if key is None:
                 raise self.wrong(
-                    f"'{self.said(node)}' is neither a key of the group nor in an aggregate; "
+                    f"'{self.written(node)}' is neither a key of the group nor in an aggregate; "
                     + (
                         "add it to group by"
                         if found.role is Role.KEY
-                        else f"write avg({self.said(node)}), min(…), max(…) or sum(…)"
+                        else f"write avg({self.written(node)}), min(…), max(…) or sum(…)"
                     ),
                     node,
                 )

@@ -1,8 +1,8 @@
-"""The grammar of what clauses measure by: windows, durations, bounds and moments::
+"""The grammar of windows, durations, bounds and moments::
 
-window := [ SIZE duration [ADVANCE duration] ]
-bound  := number [%] [OR number]
-moment := AS OF ([TIMESTAMP] text | VERSION number)
+    window := [ SIZE duration [ADVANCE duration] ]
+    bound  := number [%] [OR number]
+    moment := AS OF ([TIMESTAMP] text | VERSION number)
 
 A duration is a number of seconds, or one with its unit. Each may be a parameter, ``:name``.
 """
@@ -21,12 +21,12 @@ _VERSION = re.compile(r"0{0,18}[1-9][0-9]{0,17}")
 
 
 class Amounts(Terms):
-    """Windows, durations, bounds and moments to the nodes of :mod:`pulse.language.syntax`."""
+    """A parser of windows, durations, bounds and moments to the nodes of :mod:`pulse.language.syntax`."""
 
     # -- versions -------------------------------------------------------------------------------------------
 
     def _as_of_ahead(self) -> bool:
-        """Whether AS OF begins here; ``as of`` before anything else gives an alias."""
+        """Check whether AS OF begins here; ``as of`` before anything else is an alias."""
         if (self.word(), self.word(1)) != ("AS", "OF"):
             return False
         named = self.word(2) in ("VERSION", "TIMESTAMP") and not self.is_type(TokenType.DOT, 3)
@@ -77,7 +77,7 @@ class Amounts(Terms):
         return self.since(made, start)
 
     def _duration(self, where: str) -> exp.Expr:
-        """``10``, ``10 s``, ``'5 min'`` or ``:name``."""
+        """Parse ``10``, ``10 s``, ``'5 min'`` or ``:name``."""
         if self.is_type(TokenType.COLON):
             return self.parameter()
         start = self._start()
@@ -91,7 +91,7 @@ class Amounts(Terms):
         return self.since(Amount(this=amount), start)
 
     def _number(self, what: str) -> str:
-        """A number's text, with its sign: what is wrong with a negative one is said by whoever reads it."""
+        """Return a number's text, with its sign: the code that converts it rejects a negative one."""
         sign = "-" if self._match(TokenType.DASH) else ""
         point = "." if self._match(TokenType.DOT) else ""
         if not self._match(TokenType.NUMBER):
@@ -114,7 +114,7 @@ class Amounts(Terms):
                 return errors
 
     def _bound(self) -> exp.Expr:
-        """``0.5``, ``1%``, ``0.05% OR 0.001``, the same as text, or ``:name``."""
+        """Parse ``0.5``, ``1%``, ``0.05% OR 0.001``, the same as text, or ``:name``."""
         if self.is_type(TokenType.COLON):
             return self.parameter()
         start = self._start()

@@ -1,4 +1,4 @@
-"""Statements to queries: a select is its FROM and WHERE, its aggregates, HAVING, and a projection to its outputs."""
+"""Bind statements to queries: a select is its FROM and WHERE, its aggregates, HAVING, and a projection to its outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pulse.plan.query import Query
 
 
 def bind_statement(statement: Statement, context: Context) -> Query:
-    """The query that a statement means."""
+    """Bind a statement to a query."""
     for cte in statement.args.get("with_") or []:
         name = cte.args["alias"].this
         if name.name.casefold() in context.named:
@@ -54,7 +54,7 @@ def bind_statement(statement: Statement, context: Context) -> Query:
 
 
 def bind_subquery(query: exp.Expr, context: Context, alias: str) -> Bound:
-    """A query in FROM: its outputs are called ``alias.output``."""
+    """Bind a query in FROM: its outputs are named ``alias.output``."""
     members = _members(query, context)
     node = _united(query, members, f"{alias}.", context.text)
     outputs = members[0].outputs
@@ -73,16 +73,16 @@ class _Member:
 
     @property
     def shown(self) -> list[OutputColumn]:
-        """The columns that are matched with those of other members: keys that equal one of them are not."""
+        """Return the columns that are matched with those of other members: without keys that equal one of them."""
         return [one for one in self.outputs.columns if not one.hidden]
 
     def projected(self, names: list[str], time: str) -> Project:
-        """The select with its columns named, and keys that equal another carried along."""
+        """Return the select with its columns named, carrying keys that equal another."""
         made = zip(names, self.outputs.columns, strict=True)
         return Project(self.node, tuple((name, one.expression) for name, one in made), time)
 
     def matched(self, names: list[str], time: str) -> Project:
-        """The select with the columns that it shows named, and no others."""
+        """Return the select with only its shown columns, named."""
         made = zip(names, self.shown, strict=True)
         columns = ((one.expression, one.equals) for one in self.outputs.columns if one.hidden)
         hidden = tuple((key.name, equal) for key, equal in columns if isinstance(key, Column))
@@ -90,7 +90,7 @@ class _Member:
 
 
 def _members(query: exp.Expr, context: Context) -> list[_Member]:
-    """The selects of a query: one, or those that UNION ALL and INTERSECT put together, in their order."""
+    """Return the selects of a query: one, or those that UNION ALL and INTERSECT combine, in their order."""
     selects: list[exp.Expr] = []
     stack = [query]
     while stack:
@@ -113,7 +113,7 @@ def _member(select: exp.Select, context: Context) -> _Member:
 
 
 def _united(query: exp.Expr, members: list[_Member], prefix: str, text: str) -> Node:
-    """One projection, or several put together, whose columns are matched by place and named as in the first."""
+    """Return one projection, or a combination of several, whose columns are matched by position and named as in the first."""
     first = members[0].outputs
     if len(members) == 1:
         return members[0].projected([f"{prefix}{one.name}" for one in first.columns], f"{prefix}{first.time}")
@@ -132,30 +132,30 @@ def _united(query: exp.Expr, members: list[_Member], prefix: str, text: str) -> 
         plan = member.matched(names, f"{prefix}{first.time}")
         if plans and plan.columns != plans[0].columns:
             columns = plan.columns
-            apart = next((n for n in names if _column(columns, n) != _column(plans[0].columns, n)), None)
-            if apart is None:
+            differing = next((n for n in names if _column(columns, n) != _column(plans[0].columns, n)), None)
+            if differing is None:
                 raise wrong(
                     f"the queries of {kind} must all be of points, or none: windows over tuples and over time differ",
                     text,
                     member.select,
                 )
             raise wrong(
-                f"the queries of {kind} must have the same columns: '{apart.removeprefix(prefix)}' is "
-                f"{_column(plans[0].columns, apart)} in the first and {_column(columns, apart)} in this one",
+                f"the queries of {kind} must have the same columns: '{differing.removeprefix(prefix)}' is "
+                f"{_column(plans[0].columns, differing)} in the first and {_column(columns, differing)} in this one",
                 text,
                 member.select,
             )
         plans.append(plan)
-    return _together(query, iter(plans))
+    return _combined(query, iter(plans))
 
 
-def _together(query: exp.Expr, plans: Iterator[Node]) -> Node:
-    """Plans put together as the query says; a chain of unions is one."""
+def _combined(query: exp.Expr, plans: Iterator[Node]) -> Node:
+    """Combine plans as the query specifies; a chain of unions is one."""
     if isinstance(query, exp.Intersect):
-        return Intersect(_together(query.this, plans), _together(query.expression, plans))
+        return Intersect(_combined(query.this, plans), _combined(query.expression, plans))
     if not isinstance(query, exp.Union):
         return next(plans)
-    sides = [_together(one, plans) for one in (query.this, query.expression)]
+    sides = [_combined(one, plans) for one in (query.this, query.expression)]
     return Union(
         tuple(part for side in sides for part in (side.members if isinstance(side, Union) else (side,)))
     )
@@ -168,11 +168,11 @@ def _column(columns: Columns, name: str) -> str:
 def _errors(
     statement: Statement, plan: Node, text: str
 ) -> tuple[tuple[str | None, ErrorBound | Parameter], ...]:
-    """The ERROR WITHIN clauses by output column."""
+    """Return the ERROR WITHIN clauses by output column."""
     modelled = {name.casefold(): name for name in plan.columns.modelled}
     errors: dict[str | None, ErrorBound | Parameter] = {}
     for clause in statement.args.get("errors") or []:
-        asked = bound(clause.this, text)
+        requested = bound(clause.this, text)
         for node in clause.expressions or [None]:
             name = None if node is None else modelled.get(node.name.casefold())
             if node is not None and name is None:
@@ -183,5 +183,5 @@ def _errors(
                 )
             if name in errors:
                 raise wrong(f"there are two bounds on {name or 'all columns'}; write one", text, clause)
-            errors[name] = asked
+            errors[name] = requested
     return tuple(errors.items())

@@ -1,14 +1,14 @@
 """The grammar of queries::
 
-statement := [WITH name AS (query), …] query (ERROR WITHIN … | SAMPLE EVERY … | WITH POSSIBLE | moment)*
-query     := meeting (UNION ALL meeting)*
-meeting   := select (INTERSECT select)*
-select    := SELECT [items] FROM source (JOIN source [ON any])* [WHERE any] [GROUP BY column, …] [HAVING any]
-source    := ([STREAM] name | (query)) ([AS] alias | window | MODEL rule, … | moment)*
-rule      := column = sum
+    statement := [WITH name AS (query), …] query (ERROR WITHIN … | SAMPLE EVERY … | WITH POSSIBLE | moment)*
+    query     := meeting (UNION ALL meeting)*
+    meeting   := select (INTERSECT select)*
+    select    := SELECT [items] FROM source (JOIN source [ON any])* [WHERE any] [GROUP BY column, …] [HAVING any]
+    source    := ([STREAM] name | (query)) ([AS] alias | window | MODEL rule, … | moment)*
+    rule      := column = sum
 
-Windows, moments and bounds are in :mod:`pulse.language.amounts`. Alias, window, MODEL and AS OF come in any order. Words are
-matched whatever their case.
+Windows, moments and bounds are in :mod:`pulse.language.amounts`. Alias, window, MODEL and AS OF come in any order. Words match
+in any case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_HERE = {
     "FETCH": "FETCH is not part of the language: results are tables and Spark DataFrames, cut them there",
     "WINDOW": "there is no WINDOW clause; write the window on the stream: from S[size 60 advance 2]",
     "QUALIFY": "there is no QUALIFY; filter an aggregate with HAVING",
-    "EXCEPT": "EXCEPT is not part of the language; say what must not hold with NOT",
+    "EXCEPT": "EXCEPT is not part of the language; exclude rows with NOT",
     "LATERAL": "LATERAL and CROSS APPLY are not part of the language; join the streams",
     "USING": "USING is not part of the language; write on (A.key = B.key)",
 }
@@ -33,10 +33,10 @@ _OUTER = frozenset(("LEFT", "RIGHT", "FULL", "OUTER", "NATURAL", "SEMI", "ANTI",
 
 
 class Clauses(Amounts):
-    """Statements to a :class:`~pulse.language.syntax.Statement`."""
+    """A parser of statements to a :class:`~pulse.language.syntax.Statement`."""
 
     def _parse_statement(self) -> exp.Expr | None:
-        """What sqlglot calls for each text between semicolons."""
+        """Parse one text between semicolons; called by sqlglot."""
         if not self._curr:
             return None
         start = self._start()
@@ -77,7 +77,7 @@ class Clauses(Amounts):
         if instead:
             return self.error(f"{instead} {self.here()}")
         clauses = "join, where, group by, having, union all, intersect, error within, sample every, with possible, as of"
-        return self.error(f"did not expect {self.here()} here; what may follow are: {clauses}")
+        return self.error(f"did not expect {self.here()} here; expected one of: {clauses}")
 
     # -- queries --------------------------------------------------------------------------------------------
 
@@ -99,13 +99,13 @@ class Clauses(Amounts):
                 return named
 
     def _inner_query(self) -> exp.Expr:
-        """A query up to its closing parenthesis, which is taken."""
+        """Parse a query up to and including its closing parenthesis."""
         self.deeper()
         query = self._query()
         if (self.word(), self.word(1)) in (("ERROR", "WITHIN"), ("SAMPLE", "EVERY"), ("WITH", "POSSIBLE")):
             clause = f"{self.word()} {self.word(1)}"
             raise self.error(
-                f"{clause} speaks of the whole answer; write it at the end of the outermost query"
+                f"{clause} applies to the whole answer; write it at the end of the outermost query"
             )
         if self._as_of_ahead():
             raise self.error(
@@ -129,7 +129,7 @@ class Clauses(Amounts):
         return made
 
     def _intersection(self) -> exp.Expr:
-        """Selects that INTERSECT puts together, which binds tighter than UNION."""
+        """Parse selects combined by INTERSECT, which binds tighter than UNION."""
         start = self._start()
         made: exp.Expr = self._select()
         while self.word() == "INTERSECT":
@@ -166,11 +166,11 @@ class Clauses(Amounts):
         return self.since(made, start)
 
     def _misses_from(self) -> bool:
-        """Whether a subquery follows the columns at once, as printed in the paper's following query."""
+        """Check whether a subquery directly follows the columns, as printed in the paper's following query."""
         return self.is_type(TokenType.L_PAREN) and self.word(1) == "SELECT"
 
     def _items(self) -> list[exp.Expr]:
-        if self.word() == "FROM":  # as the collision query is printed: all columns
+        if self.word() == "FROM":  # all columns, as the collision query is printed
             made = exp.Star()
             made.meta["start"], made.meta["end"] = self._prev.start, self._prev.end + 1
             return [made]
@@ -201,7 +201,7 @@ class Clauses(Amounts):
             columns.append(self.column())
         return self.since(exp.Group(expressions=columns), start)
 
-    # -- what stands in FROM --------------------------------------------------------------------------------
+    # -- sources in FROM ------------------------------------------------------------------------------------
 
     def _joins(self) -> list[exp.Join]:
         joins: list[exp.Join] = []
@@ -266,7 +266,7 @@ class Clauses(Amounts):
             raise self.error(f"this stream has {what} already")
 
     def _clause_ahead(self, by: int = 0) -> bool:
-        """Whether the name here is not an alias but begins a clause."""
+        """Check whether the name here is not an alias but begins a clause."""
         pair = self.word(by), self.word(by + 1)
         return (
             pair in (("ERROR", "WITHIN"), ("SAMPLE", "EVERY"))
@@ -278,7 +278,7 @@ class Clauses(Amounts):
         return self.word(by) == "MODEL" and self._rule_ahead(by + 1)
 
     def _rule_ahead(self, by: int) -> bool:
-        """Whether ``name =`` or ``alias.name =`` follows."""
+        """Check whether ``name =`` or ``alias.name =`` follows."""
         dotted = self.is_type(TokenType.DOT, by + 1)
         return self.is_name(by) and self.is_type(TokenType.EQ, by + (3 if dotted else 1))
 
@@ -296,7 +296,7 @@ class Clauses(Amounts):
 
 
 def statements(tokens: list[Token]) -> tuple[list[Token], Token | None]:
-    """The tokens of the first statement, and the first token of a second one, if there is one."""
+    """Return the tokens of the first statement, and the first token of a second one, if any."""
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.SEMICOLON:
             rest = [other for other in tokens[i:] if other.token_type != TokenType.SEMICOLON]

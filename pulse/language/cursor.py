@@ -1,4 +1,4 @@
-"""Moving through the tokens of a query. The tokenizer knows no keywords: what a word means is decided by where it stands."""
+"""Move through the tokens of a query. The tokenizer has no keywords: the position of a word decides its meaning."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _RESERVED = """
     INNER LEFT RIGHT FULL OUTER CROSS NATURAL USING WITH WINDOW QUALIFY DISTINCT CASE CAST EXISTS LIKE ILIKE IS OVER
 """
 RESERVED = frozenset(_RESERVED.split())
-"""Words that name nothing unless they are quoted."""
+"""Words that are names only when quoted."""
 
 MAX_DEPTH = 40
-"""Parentheses and queries within each other: each costs some ten frames of Python's thousand."""
+"""The maximum nesting of parentheses and queries: each costs some ten frames of Python's thousand."""
 
 N = TypeVar("N", bound=exp.Expr)
 
 
 class Tokenizer(tokens.Tokenizer):
-    """Symbols, numbers, quoted text, and words; none of SQL's five hundred keywords, and no templates or hints."""
+    """A tokenizer of symbols, numbers, quoted text, and words, without SQL's five hundred keywords, templates and hints."""
 
     KEYWORDS: ClassVar[dict[str, TokenType]] = {
         symbol: type_
@@ -34,16 +34,16 @@ class Tokenizer(tokens.Tokenizer):
 
 
 class Cursor(Parser):
-    """sqlglot's cursor with words instead of keywords, and errors that point at the token."""
+    """A parser on sqlglot's cursor with words instead of keywords, and errors that point at the token."""
 
     depth = 0
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Also what sqlglot's own methods raise by."""
+        """Raise an error; sqlglot's own methods call this as well."""
         raise self.error(message, token)
 
     def error(self, message: str, token: Token | None = None) -> LanguageError:
-        """The error at a token, else at the current one, else behind the last."""
+        """Return an error at a token, else at the current one, else behind the last."""
         at = token or self._curr
         if at:
             return LanguageError(message, self.sql, at.start, at.end + 1)
@@ -52,53 +52,53 @@ class Cursor(Parser):
         return LanguageError(message, self.sql, end, end)
 
     def word(self, ahead: int = 0) -> str:
-        """The unquoted word here (or further on) in capitals, else an empty text."""
+        """Return the unquoted word here (or further on) in capitals, else an empty text."""
         token = self.ahead(ahead)
         return token.text.upper() if token is not None and token.token_type == TokenType.VAR else ""
 
     def ahead(self, by: int) -> Token | None:
-        """The token that comes after so many."""
+        """Return the token so many places ahead."""
         index = self._index + by
         return self._tokens[index] if 0 <= index < len(self._tokens) else None
 
     def is_type(self, type_: TokenType, ahead: int = 0) -> bool:
-        """Whether the token here (or further on) is of this type."""
+        """Check whether the token here (or further on) is of this type."""
         token = self.ahead(ahead)
         return token is not None and token.token_type == type_
 
     def is_name(self, ahead: int = 0) -> bool:
-        """Whether a name stands here: a quoted one, or a word that is not reserved."""
+        """Check whether the token here is a name: quoted, or a word that is not reserved."""
         if self.is_type(TokenType.IDENTIFIER, ahead):
             return True
         word = self.word(ahead)
         return bool(word) and word not in RESERVED and (word[0].isalpha() or word[0] == "_")
 
     def take_word(self, *words: str) -> bool:
-        """Steps over these words if they stand here, one after the other."""
+        """Consume these words if they come next, in order."""
         if any(self.word(i) != word for i, word in enumerate(words)):
             return False
         self._advance(len(words))
         return True
 
     def expect_word(self, word: str, why: str) -> None:
-        """Steps over a word that must come."""
+        """Consume a required word."""
         if not self.take_word(word):
             raise self.error(f"expected {word.lower()} {why}, got {self.here()}")
 
     def expect(self, type_: TokenType, symbol: str, why: str) -> Token:
-        """Steps over a symbol that must come."""
+        """Consume a required symbol."""
         if not self._match(type_):
             raise self.error(f"expected {symbol} {why}, got {self.here()}")
         return self._prev
 
     def here(self) -> str:
-        """The current token in words."""
+        """Return the current token as text."""
         if not self._curr:
             return "the end of the query"
         return f"'{self.sql[self._curr.start : self._curr.end + 1]}'"
 
     def name(self, what: str) -> exp.Identifier:
-        """A name that must come."""
+        """Consume a required name."""
         if not self.is_name():
             quoting = (
                 f'; the word is reserved: quote it, "{self._curr.text}"' if self.word() in RESERVED else ""
@@ -113,12 +113,12 @@ class Cursor(Parser):
         return made
 
     def since(self, node: N, start: int) -> N:
-        """The node, marked as standing from an offset to the last token taken."""
+        """Mark the node with its position, from an offset to the last consumed token."""
         mark(node, start, self._prev.end + 1)
         return node
 
     def deeper(self) -> None:
-        """Counts a parenthesis or query within another."""
+        """Count the nesting of parentheses and queries."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error(

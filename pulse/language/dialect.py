@@ -12,18 +12,18 @@ from pulse.language.errors import LanguageError, from_token_error, wrong
 from pulse.language.syntax import Statement
 
 MAX_NESTING = 150
-"""Operators within operators: binding takes three frames of Python's thousand for each."""
+"""The maximum nesting of operators: binding takes three frames of Python's thousand for each."""
 
 
 class Pulse(Dialect):
-    """sqlglot knows it as ``pulse`` once this module is imported."""
+    """The dialect that sqlglot registers as ``pulse`` once this module is imported."""
 
     Tokenizer = Tokenizer
     Parser = Clauses
 
 
 def read(text: str) -> Statement:
-    """The syntax tree of a query.
+    """Parse a query to its syntax tree.
 
     >>> read("select price from S sample every 2 s").args["every"].this
     '2 s'
@@ -45,7 +45,7 @@ def read(text: str) -> Statement:
 
 
 def _check_depth(tree: Statement, text: str) -> None:
-    """That no expression is nested deeper than recursion over it can go, whatever it is that nests."""
+    """Check that no expression is nested too deep for recursion."""
     stack: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while stack:
         node, depth = stack.pop()

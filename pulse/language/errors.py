@@ -1,4 +1,4 @@
-"""Errors in a query's text: where it stands, what was expected, and what to write instead."""
+"""Errors in a query's text: the position, what was expected, and what to write instead."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from sqlglot.errors import TokenError
 
 from pulse.core.errors import PulseError
 
-_WIDTH = 100  # of the line that is shown; more of it would wrap and part the carets from what they point at
+_WIDTH = 100  # of the displayed line; a longer one would wrap and misplace the carets
 
 
 class LanguageError(PulseError, ValueError):
-    """A query that cannot be read or bound.
+    """A query that cannot be parsed or bound.
 
-    ``line`` and ``column`` count from one, ``highlight`` is the text that is wrong; ``start`` and ``end`` are its
-    offsets in the query.
+    ``line`` and ``column`` count from one, ``highlight`` is the wrong text; ``start`` and ``end`` are its offsets in the query.
 
     >>> print(LanguageError("there is no column 'prise'", "select prise from S", 7, 12))
     query, line 1, column 8: there is no column 'prise'
@@ -42,39 +41,39 @@ class LanguageError(PulseError, ValueError):
 
 
 def _shown(text: str, start: int, end: int) -> str:
-    """The line of the error, cut to a width that fits, and carets below."""
+    """Return the line of the error, cut to width, with carets below."""
     first = text.rfind("\n", 0, start) + 1
     last = text.find("\n", start)
     line = text[first : len(text) if last < 0 else last]
     at, length = start - first, max(min(end, first + len(line)) - start, 1)
     cut = max(0, at - _WIDTH // 2)
-    shown = re.sub(r"[^\S ]|[\x00-\x1f]", " ", line[cut : cut + _WIDTH])  # a tab has no width of its own
+    shown = re.sub(r"[^\S ]|[\x00-\x1f]", " ", line[cut : cut + _WIDTH])  # a tab has no fixed width
     return f"  {shown}\n  {' ' * (at - cut)}{'^' * min(length, max(_WIDTH - (at - cut), 1))}"
 
 
 def mark(node: exp.Expr, start: int, end: int) -> None:
-    """Notes where a node stands in the text: offsets, the end exclusive."""
+    """Record the position of a node in the text: offsets, the end exclusive."""
     node.meta["start"], node.meta["end"] = start, end
 
 
 def span(node: exp.Expr) -> tuple[int, int]:
-    """Where a node stands; all nodes of the dialect's parser are marked."""
+    """Return the position of a node; the dialect's parser marks all nodes."""
     return node.meta.get("start", 0), node.meta.get("end", 0)
 
 
 def source_text(node: exp.Expr, text: str) -> str:
-    """The node as the user wrote it."""
+    """Return the node as the user wrote it."""
     start, end = span(node)
     return text[start:end]
 
 
 def wrong(problem: str, text: str, node: exp.Expr) -> LanguageError:
-    """The error that points at a node."""
+    """Return an error that points at a node."""
     return LanguageError(problem, text, *span(node))
 
 
 def from_token_error(error: TokenError, text: str) -> LanguageError:
-    """The tokenizer's error, which tells the offset only in words: a quote or comment that does not end."""
+    """Convert the tokenizer's error about an unterminated quote or comment; only its text contains the offset."""
     cause = error.__cause__ if isinstance(error.__cause__, TokenError) else error
     match = re.search(r"Missing (.+) from \d+:(\d+)$", str(cause))
     if match is None:
@@ -88,7 +87,7 @@ def from_token_error(error: TokenError, text: str) -> LanguageError:
 
 
 def known(name: str, names: Iterable[str]) -> str:
-    """What exists, with the nearest name first: the second half of an error about an unknown name.
+    """List the existing names, with the nearest one suggested: the second half of an error about an unknown name.
 
     >>> known("prise", ["symbol", "price"])
     "did you mean 'price'? There are: 'symbol', 'price'"

@@ -1,4 +1,4 @@
-"""Syntax trees of values and conditions to :mod:`pulse.core.expression`, with kinds checked on the way."""
+"""Bind syntax trees of values and conditions to :mod:`pulse.core.expression`, checking kinds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _INSTEAD = {
 
 
 def kind_of(type_: pa.DataType) -> str:
-    """What an attribute's values are, for checking; an Arrow type that is only comparable with itself is its own kind."""
+    """Return the kind of an attribute's values, for checking; an Arrow type comparable only with itself is its own kind."""
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return NUMBER
     if pa.types.is_string(type_):
@@ -62,14 +62,14 @@ def kind_of(type_: pa.DataType) -> str:
 
 
 def bare(node: exp.Expr) -> exp.Expr:
-    """The node within its parentheses."""
+    """Return the node within its parentheses."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
 def flat(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
-    """The operands of nested AND or OR, from left to right."""
+    """Return the operands of nested AND or OR, from left to right."""
     node = bare(node)
     if isinstance(node, kind):
         return [*flat(node.this, kind), *flat(node.expression, kind)]
@@ -77,28 +77,28 @@ def flat(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether the node is a call of min, max, sum, avg, or of count, which is refused later."""
+    """Check whether the node is a call of min, max, sum, avg, or of count, which may be rejected later."""
     return isinstance(node, exp.Anonymous) and node.this in (*AGGREGATES, "count")
 
 
 class Binder:
-    """Binds expressions in a scope. Where aggregates may stand a subclass binds them; elsewhere they are refused."""
+    """A binder of expressions in a scope. A subclass binds aggregates where they are allowed; elsewhere they are rejected."""
 
     def __init__(self, scope: Scope, clause: str = "WHERE") -> None:
         self.scope, self.clause = scope, clause
 
     def wrong(self, problem: str, node: exp.Expr) -> LanguageError:
-        """The error that points at a node."""
+        """Return an error that points at a node."""
         return wrong(problem, self.scope.text, node)
 
-    def said(self, node: exp.Expr) -> str:
-        """The node as the user wrote it."""
+    def written(self, node: exp.Expr) -> str:
+        """Return the node as the user wrote it."""
         return source_text(node, self.scope.text)
 
     # -- conditions -----------------------------------------------------------------------------------------
 
     def predicate(self, node: exp.Expr) -> Expression:
-        """A condition."""
+        """Bind a condition."""
         node = bare(node)
         if isinstance(node, exp.And):
             return all_of([self.predicate(one) for one in flat(node, exp.And)])
@@ -116,13 +116,15 @@ class Binder:
         value, kind = self.value(node)
         if kind == TRUTH:
             return value if isinstance(value, Constant) else Comparison("=", value, TRUE)
-        raise self.wrong(f"expected a condition such as x < 5, got '{self.said(node)}'", node)
+        raise self.wrong(f"expected a condition such as x < 5, got '{self.written(node)}'", node)
 
     def _compare(self, relation: str, a: exp.Expr, b: exp.Expr, whole: exp.Expr) -> Expression:
         time_a, time_b = self._time(a), self._time(b)
         if time_a is not None and time_b is not None:
             if relation != "=":
-                raise self.wrong("a join is at equal times: the two are never apart; leave this out", whole)
+                raise self.wrong(
+                    "a join is at equal times: both times are always equal; leave this out", whole
+                )
             return TRUE
         if time_a is not None:
             return Comparison(relation, time_a, self._instant(b))
@@ -132,14 +134,15 @@ class Binder:
         right, other = self.value(b)
         if ANY not in (kind, other) and kind != other:
             raise self.wrong(
-                f"'{self.said(a)}' is a {kind} and '{self.said(b)}' a {other}: they cannot be compared", whole
+                f"'{self.written(a)}' is a {kind} and '{self.written(b)}' a {other}: they cannot be compared",
+                whole,
             )
         if TRUTH in (kind, other) and relation not in ("=", "!="):
             raise self.wrong("truth values can be compared with = and <> only", whole)
         return Comparison(relation, left, right)
 
     def _time(self, node: exp.Expr) -> Column | None:
-        """The time column, if that is what stands here."""
+        """Return the time column, if the node is one."""
         node = bare(node)
         if not isinstance(node, exp.Column):
             return None
@@ -147,7 +150,7 @@ class Binder:
         return self.time() if isinstance(found, Attribute) and found.role is Role.TIME else None
 
     def time(self) -> Column:
-        """The time of the arc: that of the first source, a join's times being equal."""
+        """Return the time of the node: that of the first source, as a join's times are equal."""
         return Column(self.scope.sources[0].node.columns.time)
 
     def _instant(self, node: exp.Expr) -> Expression:
@@ -159,12 +162,12 @@ class Binder:
         literal = node.this if isinstance(node, exp.Cast) else node
         if isinstance(literal, exp.Literal) and literal.is_string:
             return Instant(instant(str(literal.this), self.scope.text, node))
-        raise self.wrong(f"expected a timestamp, got '{self.said(node)}': {_TIME_USES}", node)
+        raise self.wrong(f"expected a timestamp, got '{self.written(node)}': {_TIME_USES}", node)
 
     # -- values ---------------------------------------------------------------------------------------------
 
     def value(self, node: exp.Expr) -> tuple[Expression, str]:
-        """A value and its kind."""
+        """Bind a value; return it with its kind."""
         node = bare(node)
         if isinstance(node, exp.Literal):
             if node.is_string:
@@ -191,22 +194,22 @@ class Binder:
             raise self.wrong("a timestamp can only be compared with a stream's time", node)
         if isinstance(node, exp.Star):
             raise self.wrong("* stands for all columns of a select list; it is no value", node)
-        raise self.wrong(f"expected a value, got the condition '{self.said(node)}'; put it in where", node)
+        raise self.wrong(f"expected a value, got the condition '{self.written(node)}'; put it in where", node)
 
     def number(self, node: exp.Expr) -> Expression:
-        """A value that can be calculated with."""
+        """Bind a number."""
         value, kind = self.value(node)
         if kind not in (NUMBER, ANY):
-            raise self.wrong(f"expected a number, got '{self.said(node)}', a {kind}", node)
+            raise self.wrong(f"expected a number, got '{self.written(node)}', a {kind}", node)
         return value
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
-        """A column's value; that of the time is refused."""
+        """Bind a column's value; the time is rejected."""
         found = self.scope.resolve(node)
         if isinstance(found, Parameter):
             return found, ANY
         if found.role is Role.TIME:
-            raise self.wrong(f"'{self.said(node)}' is the time: {_TIME_USES}", node)
+            raise self.wrong(f"'{self.written(node)}' is the time: {_TIME_USES}", node)
         return Column(found.column), kind_of(found.type)
 
     def _arithmetic(self, op: str, node: exp.Expr) -> Expression:
@@ -222,14 +225,14 @@ class Binder:
         whole = isinstance(power, Constant) and isinstance(power.value, int) and power.value >= 0
         if not whole and not isinstance(power, Parameter):
             raise self.wrong(
-                f"expected a whole number, 0 or more, as exponent, got '{self.said(exponent)}'; a root is sqrt(x), "
+                f"expected a whole number, 0 or more, as exponent, got '{self.written(exponent)}'; a root is sqrt(x), "
                 "a reciprocal 1 / x",
                 exponent,
             )
         return Arithmetic("^", self.number(base), power)
 
     def function(self, node: exp.Anonymous) -> tuple[Expression, str]:
-        """A call."""
+        """Bind a call."""
         name, arguments = str(node.this), node.expressions
         if name in ("pow", "power"):
             self._arity(node, 2)
@@ -244,7 +247,7 @@ class Binder:
         return Function(name, tuple(self.number(one) for one in arguments)), NUMBER
 
     def _check_metric(self, node: exp.Anonymous) -> None:
-        """That no point of a distance is of columns that are called latitude and longitude: degrees are no metres."""
+        """Check that no point of a distance has columns named latitude and longitude: degrees are not metres."""
         names = [bare(one).name if isinstance(bare(one), exp.Column) else "" for one in node.expressions]
         for pair in (names[:2], names[2:]):
             if in_degrees(*pair):
@@ -261,7 +264,7 @@ class Binder:
             raise self.wrong(f"{node.this} takes {expected} argument(s), got {len(node.expressions)}", node)
 
     def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
-        """A call of an aggregate, where there are none."""
+        """Reject a call of an aggregate."""
         if node.this == "count":
             raise self.wrong(_COUNT, node)
         hint = _INSTEAD.get(self.clause, "")
@@ -273,7 +276,7 @@ _LONGITUDE = frozenset(("lon", "long", "lng", "longitude"))
 
 
 def in_degrees(one: str, other: str) -> bool:
-    """Whether two columns are called latitude and longitude, in either order, in one of the ways this is done.
+    """Check whether two columns are named latitude and longitude, in either order, in one of the usual ways.
 
     >>> in_degrees("lat", "lon"), in_degrees("Longitude", "Latitude"), in_degrees("pos_lat_deg", "pos_lon_deg")
     (True, True, True)

@@ -1,6 +1,6 @@
-"""Which keys of an arc are always equal, because a join below made them so.
+"""Find keys of a node that are always equal, because a join below made them so.
 
-They carry one piece of information under several names: a result shows one of them, and a group by one is a group by all.
+They hold one piece of information under several names: a result shows one of them, and grouping by one is grouping by all.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pulse.plan.nodes import Filter, Join, Node, Project, Window
 
 
 def equal_keys(node: Node) -> dict[str, Hashable]:
-    """A label for every key column of the node; keys of one label are equal.
+    """Return a label for every key column of the node; keys of one label are equal.
 
-    What is not known to be equal has a label of its own, so the answer is safe for nodes that are not looked into.
+    Keys not known to be equal have labels of their own, which is safe for nodes that are not examined.
     """
     names = node.columns.key_names
     if isinstance(node, (Filter, Window)):

@@ -1,4 +1,4 @@
-"""What is written in digits and quotes: numbers, durations, points in time, error bounds."""
+"""Convert literals: numbers, durations, points in time, error bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pulse.plan.nodes import AsOf, Duration
 
 
 def number(node: exp.Literal, text: str) -> float | int:
-    """A whole number as int where floats hold it exactly, else the nearest float."""
+    """Return a whole number as int where floats hold it exactly, else the nearest float."""
     written = str(node.this)
     try:
         value = float(written)
@@ -27,7 +27,7 @@ def number(node: exp.Literal, text: str) -> float | int:
 
 
 def instant(written: str, text: str, node: exp.Expr) -> int:
-    """Microseconds since the epoch of a timestamp in ISO form."""
+    """Return the microseconds since the epoch of a timestamp in ISO form."""
     try:
         return parse_instant(written)
     except PulseError as e:
@@ -35,7 +35,7 @@ def instant(written: str, text: str, node: exp.Expr) -> int:
 
 
 def duration(node: exp.Expr, text: str) -> Duration:
-    """Microseconds, or the parameter that stands for them."""
+    """Return microseconds, or the parameter for them."""
     if isinstance(node, exp.Placeholder):
         return Parameter(str(node.this))
     try:
@@ -45,7 +45,7 @@ def duration(node: exp.Expr, text: str) -> Duration:
 
 
 def moment(node: exp.Expr, text: str) -> AsOf:
-    """A version, or a point in time, or the parameter that stands for either."""
+    """Return a version, or a point in time, or the parameter for either."""
     version, time = node.args.get("version"), node.args.get("time")
     if version is not None:
         number = isinstance(version, exp.Literal)
@@ -57,7 +57,7 @@ def moment(node: exp.Expr, text: str) -> AsOf:
 
 
 def bound(node: exp.Expr, text: str) -> ErrorBound | Parameter:
-    """An error bound, or the parameter that stands for it."""
+    """Return an error bound, or the parameter for it."""
     if isinstance(node, exp.Placeholder):
         return Parameter(str(node.this))
     try:

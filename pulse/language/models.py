@@ -1,7 +1,7 @@
-"""MODEL clauses: attributes as polynomials of the time since a segment's start, written as in the paper's Fig. 1.
+"""Bind MODEL clauses: attributes as polynomials of the time since a segment's start, written as in the paper's Fig. 1.
 
-There ``A.vt`` is the column ``v`` times ``t`` and ``B.at2`` is ``a`` times the square of ``t``; ``A.v * t^2`` may be
-written as well.
+There ``A.vt`` is the column ``v`` times ``t`` and ``B.at2`` is ``a`` times the square of ``t``; ``A.v * t^2`` is allowed as
+well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIMES_T = re.compile(r"(.+)t(\d?)", re.IGNORECASE | re.DOTALL)
 
 
 def bind_models(rules: list[ModelRule], scope: Scope) -> tuple[tuple[str, Expression], ...]:
-    """The rules of one stream, the only source of ``scope``, by the attribute's own name."""
+    """Bind the rules of one stream, the only source of ``scope``, by the attribute's own name."""
     binder = _RuleBinder(scope, "a MODEL clause")
     made: dict[str, Expression] = {}
     for rule in rules:
@@ -41,7 +41,7 @@ def bind_models(rules: list[ModelRule], scope: Scope) -> tuple[tuple[str, Expres
 
 
 class _RuleBinder(Binder):
-    """Binds the right side of a rule: numeric attributes that are stored, and ``t``."""
+    """A binder of the right side of a rule: stored numeric attributes, and ``t``."""
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
         table = node.args.get("table")

@@ -1,4 +1,4 @@
-"""The select list: which columns a query gives, and what they are called."""
+"""Bind the select list: the columns of a query's result, and their names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pulse.plan.nodes import Node
 
 @dataclass(frozen=True)
 class OutputColumn:
-    """A column of the result. ``given`` says that the user named it with AS.
+    """A column of the result. ``given`` marks a name that the user gave with AS.
 
-    A key that ``equals`` another one of the arc, which the result has, is hidden: it is only carried along.
+    A key that ``equals`` another one of the result is hidden: it is only carried along.
     """
 
     name: str
@@ -32,7 +32,7 @@ class OutputColumn:
 
     @property
     def hidden(self) -> bool:
-        """Whether the result does not show it."""
+        """Check whether the result omits it."""
         return bool(self.equals)
 
 
@@ -45,9 +45,9 @@ class Outputs:
 
 
 def bind_outputs(select: exp.Select, node: Node, binder: Binder) -> Outputs:
-    """The outputs of a select list over an arc: the listed ones, then the keys that were not listed.
+    """Return the outputs of a select list over a node: the listed ones, then the keys that were not listed.
 
-    A key that equals a listed one is hidden: it is carried, as every key is, but says nothing new.
+    A key that equals a listed one is hidden: it is carried, as every key is, but adds nothing.
     """
     listed: list[OutputColumn] = []
     time = ""
@@ -107,7 +107,7 @@ def _output(item: exp.Expr, value: exp.Expr, attribute: Attribute | None, binder
 
 
 def readable_name(value: exp.Expr, scope: Scope) -> str:
-    """An identifier for an expression without a name: ``avg(dist)`` is ``avg_dist``, ``S.ap - L.ap`` is ``S_ap_L_ap``."""
+    """Return an identifier for an expression without a name: ``avg(dist)`` is ``avg_dist``, ``S.ap - L.ap`` is ``S_ap_L_ap``."""
     text = source_text(value, scope.text)
     if is_aggregate(value) and len(value.expressions) == 1:
         attribute = _attribute(bare(value.expressions[0]), scope)
@@ -117,7 +117,7 @@ def readable_name(value: exp.Expr, scope: Scope) -> str:
 
 
 def _unique(listed: list[OutputColumn], time: str, text: str) -> list[OutputColumn]:
-    """Columns of several streams that share a name get their alias before it; other clashes are errors."""
+    """Prefix columns of several streams that share a name with their alias; raise an error for other clashes."""
     plain = [(one.name.casefold(), one.alias) for one in listed if one.alias]
     clashing = {name for name, alias in plain if any(name == n and alias != a for n, a in plain)}
     fixed = {one.name.casefold() for one in listed if one.given or one.alias}
@@ -170,7 +170,7 @@ def _plain_time(scope: Scope) -> str:
 
 
 def check_names(outputs: Outputs, modelled: tuple[str, ...], text: str) -> None:
-    """That the columns of a result, with the ones that accompany them, have names of their own."""
+    """Check that the columns of a result, and their accompanying ones, have unique names."""
     taken = {name: f"'{name}' is a column of every result" for name in RESERVED}
     companions = {
         f"{name}{end}".casefold(): f"'{name}{end}' is the column of {name}'s {what}"

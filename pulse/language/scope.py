@@ -1,4 +1,4 @@
-"""What the names in a query stand for. Names are found whatever their case."""
+"""Resolve the names in a query, in any case."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pulse.language.errors import known, wrong
 from pulse.plan.nodes import Duration, Node
 
 MAX_SOURCES = 256
-"""Streams and subqueries in one query, those of named queries counted at each use."""
+"""The maximum number of streams and subqueries in one query, counting those of named queries at each use."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a query may refer to: its own text, the streams, the parameters, and the queries named by WITH so far.
+    """Everything a query may refer to: its own text, the streams, the parameters, and the queries named by WITH so far.
 
-    ``budget`` runs out after as many streams as a query may read: names of queries that join each other double at every step.
+    ``budget`` limits the number of streams that a query reads: named queries that join each other double at every step.
     """
 
     text: str
@@ -34,7 +34,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Named:
-    """A query named by WITH, and what it may itself refer to."""
+    """A query named by WITH, and its own context."""
 
     query: exp.Expr
     context: Context
@@ -42,7 +42,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Attribute:
-    """``name`` as the user knows it, ``column`` as the plan does."""
+    """``name`` is the user's name, ``column`` the plan's."""
 
     name: str
     column: str
@@ -53,7 +53,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Bound:
-    """A stream or subquery in FROM: its node, and the attributes that can be named, the time among them."""
+    """A stream or subquery in FROM: its node, and its named attributes, including the time."""
 
     alias: str
     node: Node
@@ -61,13 +61,13 @@ class Bound:
     window: tuple[Duration, Duration] | None = None
 
     def find(self, name: str) -> Attribute | None:
-        """The attribute of this name."""
+        """Return the attribute of this name."""
         folded = name.casefold()
         return next((one for one in self.attributes if one.name.casefold() == folded), None)
 
 
 def attributes_of(columns: Columns, alias: str, names: Mapping[str, str]) -> tuple[Attribute, ...]:
-    """The attributes of an arc that have a name for the user (column: name), in the order of the names, then the time."""
+    """Return the attributes of a node that have a name for the user (column: name), in the order of the names, then the time."""
     found = [
         Attribute(name, column, columns.role(column), columns.type_of(column), alias)
         for column, name in names.items()
@@ -88,11 +88,11 @@ class Scope:
 
     @property
     def text(self) -> str:
-        """The query's text."""
+        """Return the query's text."""
         return self.context.text
 
     def resolve(self, node: exp.Column) -> Attribute | Parameter:
-        """What a column stands for; a plain name that is no column may be a parameter."""
+        """Resolve a column; a plain name that is no column may be a parameter."""
         name = node.name
         if node.args.get("table") is not None:
             return self._qualified(node)
@@ -107,14 +107,14 @@ class Scope:
         return found[0]
 
     def _one(self, found: list[Attribute]) -> bool:
-        """Whether they are all the same: times are, in a join, and what the query equates."""
+        """Check whether all are the same: times in a join, and columns that the query equates."""
         if all(one.role is Role.TIME for one in found):
             return True
         columns = {one.column for one in found}
         return any(columns <= group for group in self.same)
 
     def source(self, alias: exp.Expr) -> Bound:
-        """The source of this alias."""
+        """Return the source of this alias."""
         folded = alias.name.casefold()
         for source in self.sources:
             if source.alias.casefold() == folded:

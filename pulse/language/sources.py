@@ -1,4 +1,4 @@
-"""FROM and WHERE: scans, subqueries, and joins on time with the keys that the query equates."""
+"""Bind FROM and WHERE: scans, subqueries, and joins on time with the keys that the query equates."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pulse.language.syntax import SourceClause, StreamWindow
 from pulse.plan.nodes import Duration, Filter, Join, Node, Scan, as_of
 
 Subquery = Callable[[exp.Expr, Context, str], Bound]
-"""Binds a query under an alias: :func:`pulse.language.bind.bind_subquery`, handed down as it needs this module."""
+"""Binds a query under an alias: :func:`pulse.language.bind.bind_subquery`, passed in to avoid a circular import."""
 
 
 def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple[Node, Scope]:
-    """The arc that the select list is evaluated on, filtered by WHERE, and the scope of its names."""
+    """Return the node that the select list is evaluated on, filtered by WHERE, and the scope of its names."""
     joins: list[exp.Join] = select.args.get("joins") or []
     sources: list[Bound] = []
     for source in (select.args["from_"].this, *(join.this for join in joins)):
         bound = _source(source, context, subquery, len(sources))
         if bound.alias.casefold() in {other.alias.casefold() for other in sources}:
             raise wrong(
-                f"'{bound.alias}' stands twice in this FROM; give each an alias of its own: {bound.alias} as {bound.alias}2",
+                f"'{bound.alias}' occurs twice in this FROM; give each an alias of its own: {bound.alias} as {bound.alias}2",
                 context.text,
                 source,
             )
@@ -63,7 +63,7 @@ def _source(source: SourceClause, context: Context, subquery: Subquery, place: i
     if named is not None:
         bound = subquery(named.query, named.context, alias)
     elif isinstance(this, exp.Identifier):
-        return _moved(replace(_scan(source, context, alias_node), window=window), source, context)
+        return _with_as_of(replace(_scan(source, context, alias_node), window=window), source, context)
     else:
         bound = subquery(this, context, alias)
     if rules:
@@ -72,11 +72,11 @@ def _source(source: SourceClause, context: Context, subquery: Subquery, place: i
             context.text,
             rules[0],
         )
-    return _moved(replace(bound, window=window), source, context)
+    return _with_as_of(replace(bound, window=window), source, context)
 
 
-def _moved(bound: Bound, source: SourceClause, context: Context) -> Bound:
-    """Read as of when the source says, where it does not say so further within."""
+def _with_as_of(bound: Bound, source: SourceClause, context: Context) -> Bound:
+    """Apply the source's AS OF clause to all streams without their own."""
     at = source.args.get("at")
     return bound if at is None else replace(bound, node=as_of(bound.node, moment(at, context.text)))
 
@@ -118,7 +118,7 @@ def _window(node: StreamWindow, text: str) -> tuple[Duration, Duration]:
 
 
 def _equated(conditions: list[exp.Expr], scope: Scope) -> tuple[frozenset[str], ...]:
-    """Groups of columns that conjuncts of ON and WHERE equate: an unqualified name of all of them is not ambiguous."""
+    """Return groups of columns that conjuncts of ON and WHERE equate: their unqualified name is not ambiguous."""
     groups: list[frozenset[str]] = []
     for condition in conditions:
         for one in flat(condition, exp.And):
@@ -135,7 +135,7 @@ def _equated(conditions: list[exp.Expr], scope: Scope) -> tuple[frozenset[str], 
 
 
 def _check_reach(on: list[Expression], scope: Scope, reach: int, condition: exp.Expr) -> None:
-    """That an ON names only what is joined by then."""
+    """Check that an ON names only sources joined by then."""
     later = {one.column: source.alias for source in scope.sources[reach:] for one in source.attributes}
     for name in sorted(set().union(*(columns_of(one) for one in on))):
         if name in later:
@@ -149,7 +149,7 @@ def _check_reach(on: list[Expression], scope: Scope, reach: int, condition: exp.
 def _key_pairs(
     predicates: list[Expression], left: Node, right: Node
 ) -> tuple[list[tuple[str, str]], list[Expression]]:
-    """The equalities between keys of the one side and keys of the other, and the other predicates."""
+    """Split predicates into equalities between keys of the two sides, and the others."""
     pairs: list[tuple[str, str]] = []
     rest: list[Expression] = []
     keys_left, keys_right = dict(left.columns.key), dict(right.columns.key)
@@ -166,7 +166,7 @@ def _key_pairs(
 
 
 def shared_window(select: exp.Select, scope: Scope) -> tuple[Duration, Duration] | None:
-    """The window of an aggregate: that of the sources, which must agree."""
+    """Return the window of an aggregate: that of the sources, which must agree."""
     windows = list(dict.fromkeys(source.window for source in scope.sources if source.window is not None))
     if len(windows) > 1:
         node = select.args["joins"][-1]

@@ -1,6 +1,6 @@
-"""The nodes of the syntax tree that SQL lacks: windows on streams, MODEL rules, and the clauses at a query's end.
+"""Syntax tree nodes that SQL lacks: windows on streams, MODEL rules, and the clauses at a query's end.
 
-All else are sqlglot's own nodes. Every node carries in its ``meta`` where it stands in the text.
+All others are sqlglot's own nodes. Every node has its position in the text in its ``meta``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Amount(exp.Expression):
 
 
 class SourceClause(exp.Expression):
-    """What stands in FROM: a stream's name or a query, with alias, window, MODEL rules and as of when it is read."""
+    """A source in FROM: a stream's name or a query, with alias, window, MODEL rules and AS OF clause."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,

@@ -40,14 +40,14 @@ _UNSUPPORTED = {
     "SELECT": "a query here must stand in FROM: from (select …) as name",
 }
 MAX_CHAIN = 120
-"""Operands of one sum or product: the tree is as deep as the chain is long, and is walked by recursion."""
+"""The maximum number of operands of one sum or product: the tree is as deep as the chain, and is walked recursively."""
 
 
 class Terms(Cursor):
-    """Expressions to sqlglot's nodes, each marked with where it stands."""
+    """A parser of expressions to sqlglot's nodes, each marked with its position."""
 
     def any(self) -> exp.Expr:
-        """An expression: conditions and values look alike until they are bound."""
+        """Parse an expression: conditions and values are distinguished when they are bound."""
         return self._chain("OR", self._all, exp.Or)
 
     def _all(self) -> exp.Expr:
@@ -105,7 +105,7 @@ class Terms(Cursor):
         return self.since(exp.In(this=left, expressions=values), start)
 
     def sum(self) -> exp.Expr:
-        """A value: what may stand on either side of a comparison."""
+        """Parse a value: either side of a comparison."""
         return self._operators(_SUMS, self._product)
 
     def _product(self) -> exp.Expr:
@@ -206,18 +206,18 @@ class Terms(Cursor):
         return self.any()
 
     def column(self) -> exp.Column:
-        """``name`` or ``alias.name``."""
+        """Parse ``name`` or ``alias.name``."""
         start = self._start()
         first = self.name("a value or a column")
         if not self._match(TokenType.DOT):
             return self.since(exp.Column(this=first), start)
         made = exp.Column(this=self.name(f"a column after '{first.name}.'"), table=first)
         if self.is_type(TokenType.DOT):
-            raise self.error("a column is written alias.name; there is nothing to be qualified further")
+            raise self.error("a column is written alias.name; it cannot be qualified further")
         return self.since(made, start)
 
     def parameter(self) -> exp.Placeholder:
-        """``:name``."""
+        """Parse ``:name``."""
         start = self._start()
         colon = self.expect(TokenType.COLON, ":", "before a parameter")
         token = self._curr
@@ -231,7 +231,7 @@ class Terms(Cursor):
 
 
 def _balanced(parts: list[exp.Expr], kind: type[Any]) -> exp.Expr:
-    """Binary nodes over the parts, in order, as flat as can be: a thousand alternatives are ten deep, not a thousand."""
+    """Combine the parts, in order, into a balanced tree of binary nodes: a thousand alternatives are ten deep, not a thousand."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2

@@ -1,1 +1,1 @@
-"""Logical plans, the rules that rewrite them, and their cutting into fragments. Knows nothing of SQL, operators or Spark."""
+"""Logical plans, their rewrite rules, and their division into fragments. Independent of SQL, operators and Spark."""

@@ -1,8 +1,8 @@
-"""Which windows are asked at their closing times only, when results are asked as tuples (semantics 3.8, 7.8).
+"""Find the windows that are evaluated at their closing times only, when results are tuples (semantics 3.8, 7.8).
 
-Filters, projections, joins and unions give of an instant what their inputs have at that instant. So where nothing but these
-lies above a window over tuples, it need not be known between the instants that are asked for. Nor need one over ranges, and
-it is not the same there as at instants around it: where a step begins just as a window closes, it has no part in it::
+The results of filters, projections, joins and unions at an instant depend only on their inputs at that instant. So a window
+over tuples with only these above it is not needed between the sampled instants. Nor is one over ranges, and its value there
+differs from that at nearby instants: a step that begins just as a window closes has no part in it::
 
     join ── project ── window                 at closing times
                        window over a window   its input at every instant
@@ -14,9 +14,9 @@ from pulse.plan.nodes import Across, Exchange, Filter, Grid, Join, Mirror, Node,
 
 
 def at_closings(plan: Node) -> frozenset[Node]:
-    """The windows that are needed at the instants that are asked for, and at no other.
+    """Return the windows that are needed at the sampled instants only.
 
-    Those over ranges only where a query's own tuples are evaluated at these instants, not sampled from segments: not below
+    Windows over ranges count only where a query's tuples are evaluated at these instants, not sampled from segments: not below
     joins without equal keys.
 
     >>> from pulse.core.columns import Columns
@@ -41,8 +41,8 @@ def at_closings(plan: Node) -> frozenset[Node]:
 
 
 def closes(node: Node) -> bool:
-    """Whether what a node is at an instant may differ from what its segments say: a window over ranges is below it, with
-    nothing between that needs its input at other instants.
+    """Check whether a node's value at an instant may differ from its segments: a window over ranges is below it, with nothing
+    between that needs its input at other instants.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.plan.nodes import Scan
@@ -56,7 +56,7 @@ def closes(node: Node) -> bool:
 
 
 def exchanged_instants(plan: Node) -> frozenset[Exchange]:
-    """Of a plan with exchanges, asked as tuples: those over which go the instants asked for, as points, in place of segments."""
+    """Return the exchanges of a plan for tuples that carry the sampled instants, as points, in place of segments."""
     found: set[Exchange] = set()
     other: set[Node] = set()
 
@@ -74,7 +74,7 @@ def exchanged_instants(plan: Node) -> frozenset[Exchange]:
 
 
 def _of_one_instant(node: Node) -> bool:
-    """Whether what a node gives of an instant is told by what its inputs are at that instant."""
+    """Check whether a node's results at an instant depend only on its inputs at that instant."""
     if isinstance(node, Join):
         return bool(node.equal)
     if isinstance(node, Exchange):
@@ -83,7 +83,7 @@ def _of_one_instant(node: Node) -> bool:
 
 
 def on_all_keys(node: Join) -> bool:
-    """Whether a join pairs every key with one at most."""
+    """Check whether a join pairs every key with one at most."""
     left, right = {a for a, _ in node.equal}, {b for _, b in node.equal}
     return (
         left == set(node.left.columns.key_names) and right == set(node.right.columns.key_names) and bool(left)

@@ -1,7 +1,7 @@
 """The equation systems of a plan, in symbols, as in the paper's Fig. 1.
 
 A comparison goes through four forms: as written; as a difference with zero; with the models substituted; and factored by the
-powers of ``t``. Aggregates are given as the functions of the closing time that they are (semantics 3.5, 3.6).
+powers of ``t``. Aggregates are shown as functions of the closing time (semantics 3.5, 3.6).
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Degrees = Mapping[tuple[str, str], int]
 """The highest degree of a stored model, by stream and attribute."""
 
 MOST_TERMS = 16
-"""A formula with more terms explains nothing."""
+"""Formulas with more terms are not shown."""
 
 
 @dataclass(frozen=True)
 class Equations:
-    """The lines of one comparison or aggregate, and which node it belongs to."""
+    """The lines of one comparison or aggregate, and its node."""
 
     node: Node
     lines: tuple[str, ...]
 
 
 def equation_systems(plan: Node, degrees: Degrees | None = None) -> tuple[Equations, ...]:
-    """For every comparison and aggregate of a plan its equations, from the inputs up.
+    """Return the equations of every comparison and aggregate of a plan, inputs first.
 
     >>> from pulse.core.columns import Columns
     >>> v, t = Column("A.v"), Elapsed()
@@ -108,7 +108,7 @@ def _comparison(e: Comparison, node: Node, degrees: Degrees) -> Iterator[str]:
 
 
 def _not_modelled(e: Comparison, node: Node) -> str | None:
-    """What is said instead of equations where nothing in a comparison depends on t."""
+    """Return a note in place of equations where nothing in a comparison depends on t."""
     columns = [one.columns for one in node.inputs]
     times = {one.time for one in columns}
     modelled = {name for one in columns for name in one.modelled}
@@ -117,7 +117,7 @@ def _not_modelled(e: Comparison, node: Node) -> str | None:
         return "cuts time ranges; no equation"
     if not used & modelled:
         keys = {name for one in columns for name in one.key_names}
-        what = "keys" if used <= keys else "what is constant within a segment"
+        what = "keys" if used <= keys else "attributes constant within a segment"
         return f"compares {what}; no equation"
     return None
 
@@ -131,7 +131,7 @@ class _Generic(Column):
 
 
 def _model(node: Node, name: str, degrees: Degrees) -> Expression:
-    """What a column of a node's inputs is as a function of t, as far as the plan says."""
+    """Return a column of a node's inputs as a function of t, as far as the plan determines it."""
     match node:
         case Scan():
             own = name.removeprefix(f"{node.alias}.")
@@ -163,7 +163,7 @@ def _model(node: Node, name: str, degrees: Degrees) -> Expression:
 
 
 def _of_side(node: Join, name: str, degrees: Degrees) -> Expression:
-    """As the side says that has the column; by its own name if what lies below is called the same on both sides."""
+    """Return the model from the side that has the column; generic if both sides use the same aliases below."""
     left, right = ({scan.alias for scan in scans(one)} for one in node.inputs)
     for one in node.inputs:
         if name in (*one.columns.names, one.columns.time):
@@ -182,7 +182,7 @@ def _of_degree(name: str, degree: int) -> Expression:
 
 
 def _by_powers(factored: Symbolic, generic: set[str]) -> str | None:
-    """``-5 + Σ (a[i] - b[i])·tⁱ``; None if a model of unknown degree is multiplied with something that is no number."""
+    """Format ``-5 + Σ (a[i] - b[i])·tⁱ``; None if a model of unknown degree is multiplied with something that is no number."""
     inside: list[tuple[str, float]] = []
     outside: dict[tuple[int, tuple[str, ...]], float] = {}
     for (power, names), factor in factored.terms.items():

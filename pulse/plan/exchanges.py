@@ -1,4 +1,4 @@
-"""Where rows must change partitions: the plan with :class:`~pulse.plan.nodes.Exchange` nodes placed.
+"""Place :class:`~pulse.plan.nodes.Exchange` nodes where rows must change partitions.
 
 A **fragment** is what lies between exchanges. Its leaves are either scans of one single stream, which the workers read key by
 key, or only exchanges. ::
@@ -11,10 +11,10 @@ key, or only exchanges. ::
           Exchange by grid               -- cut --
             Scan objects as S            one fragment
 
-What decides is where rows lie. A **place** says which key columns bring rows together: a stored stream lies by its stored key,
-and what was exchanged by names lies by these. Rows that must meet and lie by the same columns need no exchange (MACD: both
-windows are of one stream, joined by its whole key). A grid brings together what is near, not what has equal keys, so nothing
-above it is in place but what works key by key.
+The placement of rows decides. A **place** lists the key columns that bring rows together: a stored stream is partitioned by its
+stored key, exchanged rows by the exchange's columns. Rows that must meet and are partitioned by the same columns need no
+exchange (MACD: both windows are of one stream, joined by its whole key). A grid brings together what is near, not equal keys,
+so above it only work per key is in place.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ from pulse.plan.nodes import (
 )
 
 SHORTEST_BUCKET = 1_800_000_000
-"""Half an hour: the shortest stretch of time that a cell of a grid answers for."""
+"""Half an hour: the shortest time range of a grid cell."""
 
 BUCKET_PER_MARGIN = 3
-"""A bucket lasts at least so many times its margin, so that at most a third of the work is done again by the next one."""
+"""The minimum ratio of a bucket to its margin, so that the next bucket repeats at most a third of the work."""
 
 
 @dataclass(frozen=True)
 class Placement:
     """Which rows lie together: those with equal values in all of ``parts``.
 
-    Each part is a set of key columns that hold the same value, by their names here. ``source`` is the stream whose stored
-    layout it is, None for rows that were exchanged. ``parts`` is None for a grid.
+    Each part is a set of key columns with the same value, by their names here. ``source`` is the stream whose stored layout it
+    is, None for exchanged rows. ``parts`` is None for a grid.
     """
 
     source: str | None
     parts: tuple[frozenset[str], ...] | None
 
     def holds(self, by: tuple[str, ...]) -> bool:
-        """Whether rows that agree in ``by`` lie together."""
+        """Check whether rows with equal ``by`` lie together."""
         return self.parts is not None and all(part & set(by) for part in self.parts)
 
 
 def place_exchanges(plan: Node) -> Node:
-    """The plan with exchanges where rows must meet that do not lie together.
+    """Insert exchanges where rows must meet that do not lie together.
 
-    For plans that are bound and optimised. (In one with open parameters a grid's bucket counts the known sizes only.)
+    The plan must be bound and optimised. (With open parameters a grid's bucket counts the known sizes only.)
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
@@ -81,10 +81,12 @@ def place_exchanges(plan: Node) -> Node:
 
 
 def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
-    """A subtree with its exchanges, and where its rows lie. ``above`` are the windows up to the root of its fragment."""
+    """Return a subtree with its exchanges, and its placement. ``above`` are the windows up to the root of its fragment."""
     if isinstance(node, Scan):
         stored = node.stored.key_names
-        source = node.stream if node.at is None else f"{node.stream} {node.at}"  # versions may lie apart
+        source = (
+            node.stream if node.at is None else f"{node.stream} {node.at}"
+        )  # versions may be partitioned differently
         return node, Placement(source, tuple(frozenset({f"{node.alias}.{name}"}) for name in stored))
     if isinstance(node, Filter):
         below, place = _place(node.input, above)
@@ -96,7 +98,7 @@ def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         below, place = _place(node.input, above)
         return node.with_inputs((below,)), _projected(place, node)
     if isinstance(node, Mirror):
-        # A mirrored row lies where its original does, whatever its own keys say: as on a grid.
+        # A mirrored row lies with its original, regardless of its own keys: as on a grid.
         below, _ = _place(node.input, above)
         return node.with_inputs((below,)), Placement(None, None)
     if isinstance(node, Across):
@@ -126,10 +128,10 @@ def _exchanged(by: tuple[str, ...]) -> Placement:
 
 
 def _across(node: Across) -> tuple[Node, Placement]:
-    """Partial results below the exchange, merged above it; none where all of a group lies together.
+    """Aggregate partially below the exchange and merge above it; neither where a group already lies together.
 
-    Nor of a mean of rows that a predicate on models chose: how far it may be off where some of them are in doubt is told by
-    their values, not by sums and numbers of parts, whose bounds together are far wider.
+    A mean of rows chosen by a predicate on models has no partial results: its bound where some rows are in doubt depends on
+    their values, not on partial sums and counts, whose combined bounds are far wider.
     """
     below, place = _place(node.input, ())
     if place.parts is not None and place.holds(node.by):
@@ -142,7 +144,7 @@ def _across(node: Across) -> tuple[Node, Placement]:
 
 
 def _chosen_by_models(node: Node) -> bool:
-    """Whether a predicate on modelled attributes lies below: then it may be in doubt which rows there are."""
+    """Check whether a predicate on modelled attributes lies below: then the set of rows may be in doubt."""
     for one in walk(node):
         if isinstance(one, Filter) and columns_of(one.predicate) & set(one.input.columns.modelled):
             return True
@@ -163,7 +165,7 @@ def _join(node: Join, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         return node.with_inputs((left, right)), Placement(at.source, parts)
     if not node.equal:
         return node.with_inputs(_on_grid(node, left, right, above)), Placement(None, None)
-    # An exchanged side whose columns are all joined on stays where it is; the other comes to it.
+    # An exchanged side whose columns are all joined on stays in place; the other is exchanged to match.
     pairs = _matching(at, node.equal)
     swapped = _matching(other, tuple((b, a) for a, b in node.equal))
     if pairs is None and swapped is not None:
@@ -178,7 +180,7 @@ def _join(node: Join, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
 
 
 def _meet(at: Placement, other: Placement, equal: tuple[tuple[str, str], ...]) -> bool:
-    """Whether rows of two places that agree in ``equal`` lie together: equal pairs for all parts of both."""
+    """Check whether rows of two placements that agree in ``equal`` lie together: equal pairs for all parts of both."""
     if at.source != other.source or at.parts is None or other.parts is None:
         return False
     return len(at.parts) == len(other.parts) and all(
@@ -188,7 +190,7 @@ def _meet(at: Placement, other: Placement, equal: tuple[tuple[str, str], ...]) -
 
 
 def _matching(at: Placement, equal: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
-    """For an exchanged place the pair of ``equal`` for each of its parts; None if it lacks one."""
+    """Return the pair of ``equal`` for each part of an exchanged placement; None if one is missing."""
     if at.source is not None or not at.parts:
         return None
     found = [next((pair for pair in equal if pair[0] in part), None) for part in at.parts]
@@ -211,7 +213,7 @@ def _on_grid(node: Join, left: Node, right: Node, above: tuple[Duration, ...]) -
 
 
 def _union(node: Union) -> tuple[Node, Placement]:
-    """Members in place if all are of one stream and name its stored key by the same columns; else exchanged by key."""
+    """Leave members in place if all are of one stream and name its stored key by the same columns; else exchange them by key."""
     placed = [_place(member, ()) for member in node.members]
     first = placed[0][1]
     by_position = [_positions(place, member) for member, place in placed]
@@ -227,7 +229,7 @@ def _union(node: Union) -> tuple[Node, Placement]:
 
 
 def _positions(place: Placement, node: Node) -> tuple[frozenset[int], ...] | None:
-    """The positions in the key of each part's columns."""
+    """Return the positions in the key of each part's columns."""
     if place.parts is None:
         return None
     names = node.columns.key_names

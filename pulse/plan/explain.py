@@ -1,4 +1,4 @@
-"""A query in words: its plan before and after rewriting, its equation systems, what is shuffled, and how it takes revisions."""
+"""Explain a query: its plan before and after rewriting, its equation systems, exchanges, and handling of revisions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pulse.plan.show import duration, exchange, line, show
 
 
 class Explanation(str):
-    """How a query is answered, as a text; ``sections`` are its lines by title."""
+    """An explanation of a query as text; ``sections`` are its lines by title."""
 
     sections: dict[str, list[str]]
 
     @classmethod
     def of(cls, sections: dict[str, list[str]]) -> Explanation:
-        """From lines by title."""
+        """Build an explanation from lines by title."""
         text = "\n\n".join(
             "\n".join([title, *(f"  {text}".rstrip() for text in lines)]) for title, lines in sections.items()
         )
@@ -48,10 +48,10 @@ def explain(
     given: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> Explanation:
-    """All there is to say about how a query is answered. Its parameters may be open, or bound to the values ``given``.
+    """Explain how a query is answered. Its parameters may be open, or bound to the values ``given``.
 
-    With ``degrees``, the highest degree of each stored attribute, equations are spelled out. ``accents`` are lines about those of
-    its streams (:mod:`pulse.plan.accents.query_effects`), ``notes`` what the answer cannot know.
+    With ``degrees``, the highest degree of each stored attribute, equations are written out. ``accents`` are lines about those
+    of its streams (:mod:`pulse.plan.accents.query_effects`), ``notes`` are limitations of the answer.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant
@@ -119,7 +119,7 @@ def _source(fragment: Fragment, number: dict[Node, int]) -> str:
     if fragment.stream is not None:
         return f"reads {fragment.stream}"
     shuffled = "; ".join(f"{number[one.input]} {exchange(one)}" for one in fragment.exchanges)
-    return f"takes what is shuffled: {shuffled}"
+    return f"takes shuffled input: {shuffled}"
 
 
 def _tree(node: Node, number: dict[Node, int], indent: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A plan with exchanges as the list of its fragments: what is run as one piece of work each."""
+"""Split a plan with exchanges into fragments: each runs as one unit of work."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Fragment:
 
     @property
     def stream(self) -> str | None:
-        """The stream it reads; None if it takes what was exchanged."""
+        """Return the stream it reads; None if its input is exchanged."""
         return next((leaf.stream for leaf in self.inputs if isinstance(leaf, Scan)), None)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """The exchanges it takes its input from; none if it reads a stream."""
+        """Return the exchanges it reads; none if it reads a stream."""
         return tuple(leaf for leaf in self.inputs if isinstance(leaf, Exchange))
 
 
 def leaves(root: Node) -> tuple[Exchange | Scan, ...]:
-    """The scans and exchanges that a fragment ends at, from left to right, each once."""
+    """Return the scans and exchanges that a fragment ends at, from left to right, each once."""
     return tuple(dict.fromkeys(_leaves(root)))
 
 
@@ -40,7 +40,7 @@ def _leaves(node: Node) -> Iterator[Exchange | Scan]:
 
 
 def fragments(plan: Node) -> tuple[Fragment, ...]:
-    """All fragments, each after those it takes its input from, the plan's own last. Equal ones come once.
+    """Return all fragments, each after its inputs, the plan's root last. Equal ones come once.
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns

@@ -1,11 +1,11 @@
-"""How each operator can take a revision, and what either way costs (semantics 7.4 to 7.6).
+"""Revision modes of each operator, and their costs (semantics 7.4 to 7.6).
 
-**Upstream**: everything that shared a window with what changed is replayed, and old and new results are compared. Any operator
-can. **Downstream**: the results that were given are retrieved from a connection point on the operator's output, and patched.
-Operators that look at one row at a time do neither: a revision carries all they need.
+**Upstream**: everything that shared a window with the change is replayed, and old and new results are compared. Any operator
+can do it. **Downstream**: earlier results are retrieved from a connection point on the operator's output, and patched.
+Operators that process one row at a time do neither: a revision carries all they need.
 
-The cost of a mode is ``fixed + row * rows``, rows being those it touches: the input's in the reach of the windows, before and
-after, or the stored results'. Points count rows in O(log n), so the choice is made for every operator and stretch.
+The cost of a mode is ``fixed + row * rows``, with the rows it touches: those of the input in the reach of the windows, before
+and after, or the stored results. Points count rows in O(log n), so the choice is made for every operator and range.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ KINDS = ("integral", "extremum", "points")
 
 @dataclass(frozen=True)
 class Cost:
-    """Microseconds of a mode: ``fixed`` for a call, ``row`` for each row it touches."""
+    """The cost of a mode in microseconds: ``fixed`` for a call, ``row`` for each row it touches."""
 
     fixed: float
     row: float
 
     def of(self, rows: float) -> float:
-        """What so many rows cost in one call.
+        """Return the cost of one call with so many rows.
 
         >>> Cost(100.0, 0.5).of(10)
         105.0
@@ -42,15 +42,15 @@ class Cost:
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of both modes by kind of window, as :mod:`pulse.benchmarks.calibrate_modes` measures them."""
+    """The costs of both modes by kind of window, as measured by :mod:`pulse.benchmarks.calibrate_modes`."""
 
     upstream: tuple[Cost, ...] = (Cost(2500.0, 0.2), Cost(2500.0, 0.75), Cost(2500.0, 0.1))
     downstream: tuple[Cost, ...] = (Cost(3500.0, 0.33), Cost(3500.0, 0.4), Cost(3300.0, 0.23))
 
     def choose(self, kind: str, replayed: IntArray, stored: IntArray) -> BoolArray:
-        """Which stretches to patch: ``replayed`` and ``stored`` are the rows that either mode would touch in each.
+        """Return which ranges to patch: ``replayed`` and ``stored`` are the rows that either mode would touch in each.
 
-        One call serves all stretches of a mode, so its fixed cost counts once.
+        One call serves all ranges of a mode, so its fixed cost counts once.
 
         >>> Costs().choose("integral", np.array([10_000]), np.array([10]))
         array([ True])
@@ -67,40 +67,40 @@ class Costs:
         return min(options, key=lambda option: option[0])[1]
 
     def gain(self, kind: str, replayed: IntArray, stored: IntArray) -> float:
-        """By how much a patch of all stretches costs less than their replay."""
+        """Return how much cheaper a patch of all ranges is than their replay."""
         which = KINDS.index(kind)
         return self.upstream[which].of(float(replayed.sum())) - self.downstream[which].of(float(stored.sum()))
 
     def again(self, kind: str, rows: int) -> float:
-        """What it costs to compute all results of an input of so many rows."""
+        """Return the cost of computing all results of an input with so many rows."""
         return self.upstream[KINDS.index(kind)].of(float(rows))
 
 
 def kind_of(node: Window) -> str:
-    """Which of :data:`KINDS` a window is of."""
+    """Return which of :data:`KINDS` a window is."""
     if node.input.columns.points:
         return "points"
     return "extremum" if node.function in ("min", "max") else "integral"
 
 
 def why_not_downstream(node: Node) -> str | None:
-    """Why an operator's results cannot be patched, whatever is stored; None where they can be."""
+    """Return why an operator's results cannot be patched at all; None where they can be."""
     match node:
         case Window() if node.input.columns.points and node.function == "avg" and not _is_counted(node.input):
-            return "an average of tuples does not tell how many there were, and they are not stored"
+            return "an average of tuples does not determine their number, and they are not stored"
         case Across():
-            return "all keys of a group make a result; which did is not stored with it"
+            return "all keys of a group contribute to a result; which ones is not stored with it"
         case _:
             return None
 
 
 def _is_counted(node: Node) -> bool:
-    """Whether a connection point tells how many rows of the node there are anywhere."""
+    """Check whether a connection point can count the rows of the node anywhere."""
     return isinstance(node, Scan) and node.start is None and node.end is None
 
 
 def modes_of(node: Node) -> tuple[str, str]:
-    """The modes an operator can use, and what holds of them, in words."""
+    """Return the modes an operator can use, and their conditions, as text."""
     without = why_not_downstream(node)
     if without is not None:
         return "upstream", f"not downstream: {without}"
@@ -125,7 +125,7 @@ _PATCHED = {
 
 
 def explain_modes(plan: Node, costs: Costs | None = None) -> Iterator[str]:
-    """How each operator takes a revision. Sizes of windows may be open.
+    """Explain how each operator handles a revision. Sizes of windows may be open.
 
     >>> from pulse.core.columns import Columns
     >>> scan = Scan("S", "S", Columns((), ("x",)))
@@ -164,7 +164,7 @@ def _is_bound(node: Node) -> bool:
 
 
 def _inputs_first(plan: Node) -> list[Node]:
-    """Every node once, after its inputs."""
+    """Return every node once, after its inputs."""
     found: dict[Node, None] = {}
 
     def visit(node: Node) -> None:

@@ -1,8 +1,8 @@
 """The nodes of a logical plan: immutable, typed by :class:`~pulse.core.columns.Columns`, compared by structure.
 
-Equal nodes are the same computation, which is what lets a fragment evaluate a scan once that a query names twice, and a
-sweep share a window among variants. Keys are never projected away before the end: what is modelled depends on key and time
-everywhere in a plan (semantics 1.3).
+Equal nodes are the same computation: a fragment evaluates a scan once that a query names twice, and a sweep shares a window
+among variants. Keys are never projected away before the end: modelled attributes depend on key and time everywhere in a plan
+(semantics 1.3).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ FUNCTIONS = ("min", "max", "sum", "avg")
 N = TypeVar("N")
 
 Duration = int | Parameter
-"""Microseconds, or a parameter that stands for them."""
+"""Microseconds, or a parameter for them."""
 
 
 class PlanError(PulseError, ValueError):
-    """A query that has a form but no meaning."""
+    """A syntactically valid query without a meaning."""
 
 
 @dataclass_transform(frozen_default=True)
 def _node(cls: type[N]) -> type[N]:
-    """A frozen dataclass that works out its hash once: nodes are looked up again and again, and hash their whole plan."""
+    """Make a frozen dataclass that caches its hash: nodes are often looked up, and hash their whole plan."""
     made = dataclass(frozen=True)(cls)
     plain = made.__hash__
 
@@ -53,28 +53,28 @@ class Node:
     """A node of a plan."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the hash: texts hash differently in another process."""
+        """Omit the hash: texts hash differently in another process."""
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes whose output this one takes."""
+        """Return the nodes whose output this one takes."""
         return ()
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        """The same node over other inputs."""
+        """Return the same node over other inputs."""
         assert not inputs
         return self
 
     @property
     def columns(self) -> Columns:
-        """What the node gives."""
+        """Return the columns of the node's output."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class AsOf:
-    """As what a stored stream is read: a version of its model, or as it was known at a time (microseconds); one of the two."""
+    """The state of a stored stream to read: a version of its model, or a known time (microseconds); one of the two."""
 
     version: int | Parameter | None = None
     time: int | Parameter | None = None
@@ -94,10 +94,9 @@ class Scan(Node):
     """A stored stream, its attributes named ``alias.attribute``.
 
     ``stored`` are all attributes by their own names; ``attributes`` those (modelled or unmodelled) that are read, None for all.
-    Only what lies in ``[start, end)`` (microseconds) is read, and only keys for which ``keys`` (a predicate over
-    ``alias.key`` columns) holds. ``models`` is the MODEL clause: attribute (own name) and its expression, over
-    ``alias.attribute`` columns and :class:`~pulse.core.expression.Elapsed`. ``at`` is the AS OF clause; without it the stream is
-    read as it is now.
+    Only ``[start, end)`` (microseconds) is read, and only keys that satisfy ``keys`` (a predicate over ``alias.key`` columns).
+    ``models`` is the MODEL clause: attribute (own name) and its expression, over ``alias.attribute`` columns and
+    :class:`~pulse.core.expression.Elapsed`. ``at`` is the AS OF clause; without it the stream is read as it is now.
     """
 
     stream: str
@@ -149,9 +148,8 @@ class Filter(_Unary):
 class Project(_Unary):
     """New names and expressions; a key that no output names is carried through under its old name.
 
-    An output that is a column keeps its role; a text constant is a key; any other expression is modelled. ``time`` is the
-    name of the time attribute from here on. Keys that are ``hidden`` are not carried: they are pairs of a key and the one that it
-    equals, which is.
+    An output that is a column keeps its role; a text constant is a key; any other expression is modelled. ``time`` is the name
+    of the time attribute from here on. ``hidden`` keys are not carried: they are pairs of a key and an equal one that is.
     """
 
     outputs: tuple[tuple[str, Expression], ...]
@@ -183,11 +181,11 @@ class Project(_Unary):
 
 @dataclass(frozen=True)
 class Near:
-    """Two positions that a predicate holds within ``reach`` of each other: what the grid of a pair join is made for.
+    """Two positions that a predicate requires within ``reach`` of each other, for the grid of a pair join.
 
-    ``left`` and ``right`` are the columns (x, y) of each side. ``window`` is 0 where the predicate bounds the distance at
-    the very instant; else microseconds: it bounds the average over a window that long, so the smallest distance in it.
-    ``stretch`` is by how much the plane of the positions may lengthen a distance (:class:`pulse.core.plane.Plane`).
+    ``left`` and ``right`` are the columns (x, y) of each side. ``window`` is 0 where the predicate bounds the distance at the
+    instant itself; else microseconds: it bounds the average over a window that long, so the smallest distance in it.
+    ``stretch`` is the factor by which the plane of the positions may lengthen a distance (:class:`pulse.core.plane.Plane`).
     """
 
     left: tuple[str, str]
@@ -199,10 +197,10 @@ class Near:
 
 @_node
 class Join(Node):
-    """Common times of two inputs (semantics 3.4) with equal keys where ``equal`` says so, and the condition.
+    """The common times of two inputs (semantics 3.4) with the keys in ``equal`` equal, where the condition holds.
 
-    ``equal`` pairs key columns (left, right); both are kept. ``condition`` may compare keys, modelled and unmodelled
-    attributes of both. ``near``, set by a rewrite rule, bounds which pairs can matter.
+    ``equal`` pairs key columns (left, right); both are kept. ``condition`` may compare keys, modelled and unmodelled attributes
+    of both. ``near``, set by a rewrite rule, limits the pairs that can matter.
     """
 
     left: Node
@@ -227,7 +225,7 @@ class Join(Node):
 
 @_node
 class Union(Node):
-    """The segments of all inputs, which have the same columns. A key that two inputs give at the same time is an error."""
+    """The segments of all inputs, which have the same columns. A key that two inputs have at the same time is an error."""
 
     members: tuple[Node, ...]
 
@@ -266,9 +264,10 @@ class Intersect(Node):
 class Across(_Unary):
     """``function`` of ``argument`` over all keys that share ``by``, at each instant: envelope, sum or mean of those present.
 
-    ``each``, of points, leaves them as they are: a window above is over the tuples of all these keys.
-    The output is named ``output``. ``by`` are key columns of the input. With ``partial`` the input holds partial results
-    of the same function (for ``avg``: sums and counts), which are merged.
+    ``each``, of points, leaves them unchanged: a window above is over the tuples of all these keys.
+
+    The output is named ``output``. ``by`` are key columns of the input. With ``partial`` the input holds partial results of the
+    same function (for ``avg``: sums and counts), which are merged.
     """
 
     function: str
@@ -293,7 +292,7 @@ class Across(_Unary):
 class Window(_Unary):
     """``function`` of ``argument`` per key over ``[t - size, t)``, as a function of the closing time ``t`` (3.5, 3.6).
 
-    Over points it is of the tuples in the window (7.8), and may be ``count``.
+    Over points it aggregates the tuples in the window (7.8), and may be ``count``.
     """
 
     function: str
@@ -310,9 +309,9 @@ class Window(_Unary):
 
 @_node
 class Mirror(_Unary):
-    """The input's rows, and the same rows with the two columns of each of ``swaps`` exchanged; other columns are as they were.
+    """The input's rows, and the same rows with the two columns of each of ``swaps`` exchanged; other columns stay.
 
-    The columns of a swap have one role and type. No key of the input may be another's after the exchange, nor its own: the
+    The columns of a swap have one role and type. After the exchange no key of the input may equal another's, or its own: the
     pairs of a stream with itself are solved one way round, ``R.id < S.id``, and mirrored.
     """
 
@@ -324,7 +323,7 @@ class Mirror(_Unary):
 
     @property
     def exchanged(self) -> dict[str, str]:
-        """For each column of a swap the other."""
+        """Return for each column of a swap the other."""
         return dict(self.swaps) | {b: a for a, b in self.swaps}
 
 
@@ -333,20 +332,20 @@ class Grid:
     """A space-time grid: a key's model between two bucket edges goes to all cells its bounding box touches.
 
     ``position`` are the two modelled columns; None: by time only. ``bucket`` and ``margin`` in microseconds: a bucket
-    ``[B, B + bucket)`` answers for closing times in it and gets what lies in ``[B - margin, B + bucket)``.
-    ``reach`` is the distance within which pairs matter.
+    ``[B, B + bucket)`` covers the closing times in it and receives the data in ``[B - margin, B + bucket)``. ``reach`` is the
+    distance within which pairs matter.
     """
 
     position: tuple[str, str] | None
     reach: Expression | None
     bucket: Duration
-    margin: tuple[Duration, ...]  # to be summed: the windows above
-    stretch: float = 1.0  # of the reach, as :class:`Near` has it
+    margin: tuple[Duration, ...]  # summed: the windows above
+    stretch: float = 1.0  # of the reach, as in :class:`Near`
 
 
 @_node
 class Exchange(_Unary):
-    """Where segments change partitions: ``by`` names the key columns that bring rows together (none: all to one), or a grid."""
+    """A change of partitions: ``by`` names the key columns that bring rows together (none: all to one), or a grid."""
 
     by: tuple[str, ...] | Grid
 
@@ -356,20 +355,20 @@ class Exchange(_Unary):
 
 
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The plan with ``change`` applied to every node, inputs first."""
+    """Apply ``change`` to every node of a plan, inputs first."""
     inputs = tuple(transform(one, change) for one in node.inputs)
     return change(node if inputs == node.inputs else node.with_inputs(inputs))
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it."""
+    """Yield the node and all below it."""
     yield node
     for one in node.inputs:
         yield from walk(one)
 
 
 def as_of(node: Node, at: AsOf) -> Node:
-    """The plan with all streams read so that do not say themselves as of when.
+    """Read all streams without their own AS OF clause at the given state.
 
     >>> scan = Scan("S", "S", Columns((), ("x",)))
     >>> as_of(Join(scan, as_of(scan, AsOf(version=2))), AsOf(version=5)).right.at
@@ -383,5 +382,5 @@ def as_of(node: Node, at: AsOf) -> Node:
 
 
 def scans(node: Node) -> tuple[Scan, ...]:
-    """The scans of a plan, from left to right."""
+    """Return the scans of a plan, from left to right."""
     return tuple(one for one in walk(node) if isinstance(one, Scan))

@@ -1,4 +1,4 @@
-"""Expressions in the notation of formulas, for people: ``A.x + A.v·t - B.a·t²``."""
+"""Format expressions as formulas for people: ``A.x + A.v·t - B.a·t²``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def formula(expression: Expression) -> str:
-    """The expression with as few parentheses as it needs.
+    """Format the expression with as few parentheses as necessary.
 
     >>> from pulse.core.expression import Column
     >>> x = Column("x")
@@ -70,7 +70,7 @@ def _around(text: str, needed: bool) -> str:
 
 
 def superscript(number: int) -> str:
-    """As in t²; nothing for 1.
+    """Format a power as in t²; nothing for 1.
 
     >>> superscript(12), superscript(1)
     ('¹²', '')
@@ -79,7 +79,7 @@ def superscript(number: int) -> str:
 
 
 def subscript(number: int) -> str:
-    """As in x₀.
+    """Format an index as in x₀.
 
     >>> subscript(10)
     '₁₀'
@@ -88,7 +88,7 @@ def subscript(number: int) -> str:
 
 
 def signed_sum(terms: Iterable[tuple[bool, str]]) -> str:
-    """Terms, each negative or not, as a sum.
+    """Format terms, each negative or not, as a sum.
 
     >>> signed_sum([(True, "a"), (False, "b"), (True, "c")])
     '-a + b - c'

@@ -1,4 +1,4 @@
-"""All rewrite rules, in order, until nothing changes."""
+"""Apply all rewrite rules, in order, until nothing changes."""
 
 from __future__ import annotations
 
@@ -21,31 +21,30 @@ from pulse.plan.rules.push_predicates import push_predicates
 from pulse.plan.rules.recognise_distance import recognise_distance
 
 RULES: tuple[Callable[[Node], Node], ...] = (
-    intersect_as_join,  # first: no other rule knows intersections
-    recognise_distance,  # before anything looks for distances
-    constant_folding,  # brings constants to the right, where the rules below expect them
+    intersect_as_join,  # first: no other rule handles intersections
+    recognise_distance,  # before rules that look for distances
+    constant_folding,  # moves constants to the right, where later rules expect them
     distance_to_squares,
     push_predicates,
     merge_filters,
     drop_trivial,
-    average_bounds_pairs,  # on what has reached the joins
-    prune_time,  # on what has reached the scans
+    average_bounds_pairs,  # on predicates that have reached the joins
+    prune_time,  # on predicates that have reached the scans
     prune_keys,
-    prune_columns,  # last: filters that scans took over need no columns any more
+    prune_columns,  # last: filters that scans have absorbed need no columns any more
 )
 
 FINAL = mirror_pairs
-"""Once, when nothing changes any more: it wants everything where the rules have brought it, and no rule brings a predicate past
-a mirror."""
+"""Applied once, at the fixpoint: it relies on the other rules' result, and no rule moves a predicate past a mirror."""
 
 MOST_ROUNDS = 10
-"""Predicates move down in one round and what they uncover is folded in the next; three are usual."""
+"""Predicates move down in one round, and new constants are folded in the next; three rounds are usual."""
 
 
 def optimise(plan: Node, *, mirror: bool = True) -> Node:
-    """A plan with the same columns and the same answer that reads, pairs and solves less.
+    """Rewrite a plan to one with the same columns and answer that reads, pairs and solves less.
 
-    Without ``mirror`` pairs are solved both ways round: for whoever evaluates the plan on parts of its scans.
+    Without ``mirror`` pairs are solved both ways round: for evaluation on parts of the scans.
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
@@ -58,7 +57,7 @@ def optimise(plan: Node, *, mirror: bool = True) -> Node:
     Project who = S.k, x = S.x; time t
       Scan S as S (x) where S.k = 'IBM'
     """
-    # The text tells apart what is equal and yet not the same: 1, 1.0 and true; 0.0 and -0.0.
+    # The text distinguishes equal but different constants: 1, 1.0 and true; 0.0 and -0.0.
     return _optimised(plan, repr(plan), mirror)
 
 
@@ -70,5 +69,5 @@ def _optimised(plan: Node, _: str, mirror: bool) -> Node:
             plan = rule(plan)
         if plan == before:
             break
-    plan = distances_in_planes(plan)  # once what is a distance is known
+    plan = distances_in_planes(plan)  # after distances have been recognised
     return FINAL(plan) if mirror else plan

@@ -1,4 +1,4 @@
-"""A query: a plan, and what is asked about its result."""
+"""A query: a plan, its output columns, and its clauses."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from pulse.plan.nodes import Duration, Node, PlanError, Window
 
 
 class ParameterError(PulseError, ValueError):
-    """A parameter that is missing, unknown, or not of the kind its place asks for."""
+    """A parameter that is missing, unknown, or of the wrong kind for its place."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """``select`` are the output columns in order, all of the plan's keys among them but those that a join made equal
-    to another one. ``every`` is the SAMPLE clause.
+    """A plan with the clauses of its query.
 
-    ``errors`` are the ERROR WITHIN clauses: attribute, None for all modelled ones, and bound (a parameter possible).
-    ``possible`` asks for possible ranges as well.
+    ``select`` are the output columns in order, including all of the plan's keys except those that a join made equal to another
+    one. ``every`` is the SAMPLE clause. ``errors`` are the ERROR WITHIN clauses: attribute, None for all modelled ones, and
+    bound (a parameter possible). ``possible`` adds possible ranges.
     """
 
     plan: Node
@@ -48,7 +48,7 @@ class Query:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of all parameters, in order of appearance in the plan."""
+        """Return the names of all parameters, in order of appearance in the plan."""
         found: dict[str, None] = {}
         for node in nodes.walk(self.plan):
             for value in _values(node):
@@ -58,11 +58,11 @@ class Query:
         return tuple(found)
 
     def output(self, columns: Columns) -> Columns:
-        """The columns of results: a plan's, with the keys that are selected."""
+        """Return the columns of results: a plan's, with the selected keys only."""
         return replace(columns, key=tuple(pair for pair in columns.key if pair[0] in self.select))
 
     def bind(self, values: Mapping[str, Any]) -> Query:
-        """The query with all its parameters given."""
+        """Replace all parameters by values."""
         known = self.parameters
         missing = [name for name in known if name not in values]
         if missing:
@@ -83,7 +83,7 @@ class Query:
 
     @property
     def rate(self) -> int | None:
-        """The rate of its tuples in microseconds: the SAMPLE clause, else the advance of its outermost windows (3.8).
+        """Return the rate of its tuples in microseconds: the SAMPLE clause, else the advance of its outermost windows (3.8).
 
         Windows with different advances share the closing times that are multiples of both. Points have none: their tuples are
         at their own instants.
@@ -125,7 +125,7 @@ def _parameters(value: Any) -> Any:
 
 
 def _bound(node: Node, values: Mapping[str, Any]) -> Node:
-    """A node with its own parameters replaced; its inputs are done already."""
+    """Replace a node's own parameters; its inputs are done already."""
     changed: dict[str, Any] = {}
     for field in fields(node):
         value = getattr(node, field.name)
@@ -140,7 +140,7 @@ def _bound(node: Node, values: Mapping[str, Any]) -> Node:
 
 
 def _timed(predicate: Expression, times: set[str], values: Mapping[str, Any]) -> Expression:
-    """The predicate with the parameters that the time is compared with replaced by points in time."""
+    """Replace the parameters that the time is compared with by instants."""
 
     def change(e: Expression) -> Expression:
         if not (isinstance(e, Comparison) and isinstance(e.left, Column) and isinstance(e.right, Parameter)):
@@ -182,7 +182,7 @@ def _replaced(value: Any, values: Mapping[str, Any], duration: str) -> Any:
 
 
 def _as_of(at: nodes.AsOf, values: Mapping[str, Any]) -> nodes.AsOf:
-    """With its version or time given."""
+    """Replace the parameter of its version or time."""
     if isinstance(at.version, Parameter):
         given = values[at.version.name]
         if isinstance(given, bool) or not isinstance(given, int) or given < 1:

@@ -1,14 +1,15 @@
-"""How far a revision reaches, worked out when the plan is made (semantics 7.4).
+"""Compute how far a revision reaches, when the plan is made (semantics 7.4).
 
-A change of an input in ``[a, b)`` can change results in ``[a - before, b + after)``: a window ``[t - size, t)`` holds it for
-closing times up to ``size`` later. To know these results, before and after, everything that shared a window with them is needed
-again::
+A change of an input in ``[a, b)`` can change results in ``[a - before, b + after)``: a window ``[t - size, t)`` contains it for
+closing times up to ``size`` later. To compute these results, before and after, everything that shared a window with them is
+needed again::
 
     changed            [a  b)
     results            [a  b ───── size)          own reach: (0, size)
-    replayed [size ─── a  b ───── size)           what an anchor gives again
+    replayed [size ─── a  b ───── size)           what an anchor replays
 
-Along a path reaches add up; the **radius** of a plan is the longest of them, and what a connection point has to keep.
+Along a path reaches add up; the **radius** of a plan is the longest of them, and the history that a connection point has to
+keep.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Reach(NamedTuple):
     after: int
 
     def plus(self, other: Reach) -> Reach:
-        """Both, one after the other.
+        """Add two consecutive reaches.
 
         >>> Reach(0, 3).plus(Reach(2, 2))
         Reach(before=2, after=5)
@@ -33,7 +34,7 @@ class Reach(NamedTuple):
         return Reach(self.before + other.before, self.after + other.after)
 
     def over(self, other: Reach) -> Reach:
-        """As far as either."""
+        """Return the larger reach on each side."""
         return Reach(max(self.before, other.before), max(self.after, other.after))
 
 
@@ -41,21 +42,21 @@ NONE = Reach(0, 0)
 
 
 def reach(node: Node) -> Reach:
-    """How far beyond a change of its input the node's results change."""
+    """Return how far beyond a change of its input the node's results change."""
     if isinstance(node, Window):
         assert isinstance(node.size, int)
         return Reach(0, node.size)
     if isinstance(node, Join) and node.near is not None:
-        # What is near within a window of an instant is kept around it, on both sides.
+        # Pairs near within a window of an instant are kept around it, on both sides.
         assert isinstance(node.near.window, int)
         return Reach(node.near.window, node.near.window)
     return NONE
 
 
 def need(node: Node) -> Reach:
-    """How far around its results in a range the node's input must be known, so that their rows are known whole.
+    """Return how far around a range of results the node's input must be known, so that their rows are complete.
 
-    An extremum, or any result over tuples, may stay as it is for as long as a window, so that much is added at either end.
+    An extremum, or any result over tuples, may stay constant for as long as a window, so that much is added at either end.
     """
     if isinstance(node, Window):
         assert isinstance(node.size, int)
@@ -68,7 +69,7 @@ def need(node: Node) -> Reach:
 
 
 def radius(plan: Node) -> Reach:
-    """How far around a revised range of a stream history is needed, on the longest path: what has to be kept.
+    """Return how far around a revised range of a stream history must be kept, on the longest path.
 
     >>> from pulse.core.columns import Columns
     >>> scan = Scan("S", "S", Columns((), ("x",)))
@@ -83,16 +84,16 @@ def radius(plan: Node) -> Reach:
 
 
 def margins(plan: Node) -> dict[Node, Reach]:
-    """How much more of a node is asked for than it can have changed in, when a revision goes on above it.
+    """Return how much more of a node is requested than can have changed, when a revision propagates above it.
 
-    In a join of a short and a long window of one stream, the short one is asked for as long as the long one changed.
+    In a join of a short and a long window of one stream, the short one is requested for the range that the long one changed.
     """
     reaches = _reaches(plan)
-    asked: dict[Node, dict[str, Reach]] = {plan: dict(reaches[plan])}
+    requested: dict[Node, dict[str, Reach]] = {plan: dict(reaches[plan])}
     for node in _from_root(plan):
         for below in node.inputs:
-            mine = asked.setdefault(below, {})
-            for stream, wanted in asked[node].items():
+            mine = requested.setdefault(below, {})
+            for stream, wanted in requested[node].items():
                 if stream in reaches[below]:
                     mine[stream] = mine.get(stream, NONE).over(wanted.plus(need(node)))
     return {
@@ -100,12 +101,12 @@ def margins(plan: Node) -> dict[Node, Reach]:
             max((one.before - reaches[node][stream].before for stream, one in mine.items()), default=0),
             max((one.after - reaches[node][stream].after for stream, one in mine.items()), default=0),
         )
-        for node, mine in asked.items()
+        for node, mine in requested.items()
     }
 
 
 def below_windows(plan: Node) -> frozenset[Node]:
-    """The nodes whose output some window replays, directly or through others."""
+    """Return the nodes whose output some window replays, directly or through others."""
     found: set[Node] = set()
 
     def visit(node: Node, below: bool) -> None:
@@ -119,7 +120,7 @@ def below_windows(plan: Node) -> frozenset[Node]:
 
 
 def _reaches(plan: Node) -> dict[Node, dict[str, Reach]]:
-    """For every node how far from a change of each stream below it its results can change."""
+    """Return for every node how far from a change of each stream below it its results can change."""
     found: dict[Node, dict[str, Reach]] = {}
 
     def visit(node: Node) -> dict[str, Reach]:
@@ -144,7 +145,7 @@ def _back(node: Node) -> Reach:
 
 
 def _from_root(plan: Node) -> list[Node]:
-    """Every node once, after all that take its output."""
+    """Return every node once, after all that take its output."""
     order: dict[Node, None] = {}
     for node in walk(plan):
         order.pop(node, None)

@@ -1,6 +1,6 @@
-"""Which fit a bound on a query's output asks for: the bound walked down to the stored attributes, by equal shares.
+"""Derive the fit that a bound on a query's output requires: propagate the bound to the stored attributes, by equal shares.
 
-Static: it looks at the plan, not at data, so that a query can say which fit would do when a stored model is too loose, and a
+The analysis is static, of the plan and not of data, so that a query can suggest a fit when a stored model is too loose, and a
 fit can be chosen for a query. Each step is conservative (semantics 4.4): inputs that keep their share keep the output's bound.
 One exception it cannot see: a distance many thousand times its bound is approximated to a millionth of itself, no better.
 """
@@ -21,23 +21,23 @@ from pulse.plan.query import Query
 
 @dataclass(frozen=True)
 class Fit:
-    """Either bound suffices: ``error`` on the values, or ``drift`` on the integral (value·seconds).
+    """Sufficient bounds: either ``error`` on the values, or ``drift`` on the integral (value·seconds).
 
-    None: no such bound can be told, or none helps.
+    None: no such bound can be derived, or none helps.
     """
 
     error: float | None
     drift: float | None
 
     def scaled(self, factor: float) -> Fit:
-        """Both bounds times a factor."""
+        """Multiply both bounds by a factor."""
         return Fit(
             None if self.error is None else self.error * factor,
             None if self.drift is None else self.drift * factor,
         )
 
     def tighter(self, other: Fit) -> Fit:
-        """What satisfies both. A bound that one of them cannot use is of no use."""
+        """Return the fit that satisfies both. A bound that one of them cannot use is dropped."""
         return Fit(_smaller(self.error, other.error), _smaller(self.drift, other.drift))
 
 
@@ -49,10 +49,10 @@ def _smaller(a: float | None, b: float | None) -> float | None:
 
 
 def required_fit(query: Query, bound: Mapping[str, float]) -> dict[tuple[str, str], Fit]:
-    """The fit of each (stream, attribute) that keeps absolute bounds on output attributes.
+    """Return the fit of each (stream, attribute) that keeps absolute bounds on output attributes.
 
-    Attributes that only predicates use are not in it, nor what a MODEL clause makes. A bound that the walk cannot bring down
-    (a product of models, a sum over keys, a window whose size is an open parameter) leaves the attribute with an unknown fit.
+    Attributes used only by predicates, and those of a MODEL clause, are omitted. A bound that cannot be propagated (through a
+    product of models, a sum over keys, a window whose size is an open parameter) leaves the attribute with an unknown fit.
 
     >>> from pulse.core.columns import Columns
     >>> average = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", 10_000_000, None)
@@ -69,7 +69,7 @@ def required_fit(query: Query, bound: Mapping[str, float]) -> dict[tuple[str, st
 
 
 def advice(query: Query, attribute: str, achieved: float, asked: float) -> str:
-    """What to fit anew, in words, so that an output attribute keeps a bound that the stored models are too loose for.
+    """Suggest a new fit, as text, so that an output attribute keeps a bound for which the stored models are too loose.
 
     >>> from pulse.core.columns import Columns
     >>> average = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", 10_000_000, None)
@@ -86,7 +86,7 @@ def advice(query: Query, attribute: str, achieved: float, asked: float) -> str:
 
 
 def _options(stream: str, fits: Mapping[tuple[str, str], Fit]) -> str:
-    """The options of ``pulse fit``, either of which suffices: ``--error x=1,y=1 or --drift 5``."""
+    """Format the options of ``pulse fit``, either of which suffices: ``--error x=1,y=1 or --drift 5``."""
     own = {name: fit for (one, name), fit in fits.items() if one == stream}
     options = []
     for option in ("error", "drift"):
@@ -98,9 +98,9 @@ def _options(stream: str, fits: Mapping[tuple[str, str], Fit]) -> str:
 
 
 def _down(node: Node, name: str, fit: Fit) -> Iterator[tuple[tuple[str, str], Fit]]:
-    """The fits of stored attributes that give the column ``name`` of a node the one asked for.
+    """Yield the fits of stored attributes that give the column ``name`` of a node the required one.
 
-    A bound on the drift comes in below a window, and is lost again where the integral starts anew.
+    A bound on the drift arises below a window, and is lost where the integral starts anew.
     """
     match node:
         case Scan():
@@ -135,10 +135,12 @@ def _down(node: Node, name: str, fit: Fit) -> Iterator[tuple[tuple[str, str], Fi
 
 
 def _window(node: Window, fit: Fit) -> Fit:
-    """``avg`` errs by at most min(err, 2·drift/size), ``sum`` by size times that, ``min`` and ``max`` by err."""
+    """Return the input's fit: ``avg`` errs by at most min(err, 2·drift/size), ``sum`` by size times that, ``min``, ``max`` by
+    err.
+    """
     if fit.error is None:
         return UNKNOWN
-    if node.input.columns.points:  # of tuples: how many there are decides what a sum adds up
+    if node.input.columns.points:  # of tuples: their number decides the error of a sum
         return Fit(fit.error, None) if node.function in ("min", "max", "avg") else UNKNOWN
     if node.function in ("min", "max"):
         return Fit(fit.error, None)
@@ -150,14 +152,14 @@ def _window(node: Window, fit: Fit) -> Fit:
 
 
 def _shares(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
-    """Each column of an expression with its share: a sum's bound is split equally among its terms."""
+    """Yield each column of an expression with its share: a sum's bound is split equally among its terms."""
     terms = _terms(e, 1.0)
     for factor, term in terms:
         yield from _of_term(term, fit.scaled(1 / (len(terms) * abs(factor))))
 
 
 def _terms(e: Expression, factor: float) -> list[tuple[float, Expression]]:
-    """A sum as terms with their factors; constants, which have no error, are left out."""
+    """Return a sum as terms with their factors, without constants, which have no error."""
     match e:
         case Constant():
             return []
@@ -183,8 +185,8 @@ def _of_term(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
         case Function("abs", (inner,)):
             yield from _shares(inner, Fit(fit.error, None))
         case Function("distance", (x1, y1, x2, y2)):
-            # The error is at most hypot(ex, ey) of the differences, sqrt(2) of each if they are equal, and the share of it that
-            # the distance's approximation adds.
+            # The error is at most hypot(ex, ey) of the differences, sqrt(2) of each if they are equal, plus the share that the
+            # distance's approximation adds.
             whole = math.sqrt(2) * (1.0 + SHARE)
             each = Fit(None if fit.error is None else fit.error / whole, None)
             for a, b in ((x1, x2), (y1, y2)):

@@ -1,4 +1,4 @@
-"""What rewrite rules share: changing the expressions of a node, and following a column down a plan."""
+"""Helpers of rewrite rules: change the expressions of a node, and follow a column down a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Change = Callable[[Expression], Expression]
 
 
 def change_predicates(node: Node, change: Change) -> Node:
-    """The node (not its inputs) with its predicates changed: a filter's, a join's condition, a scan's keys."""
+    """Change the predicates of a node (not of its inputs): a filter's, a join's condition, a scan's keys."""
     if isinstance(node, Filter):
         return replace(node, predicate=change(node.predicate))
     if isinstance(node, Join):
@@ -24,9 +24,9 @@ def change_predicates(node: Node, change: Change) -> Node:
 
 
 def change_outputs(node: Node, change: Change) -> Node:
-    """The node with the outputs of a projection changed, except where that would give an output another role.
+    """Change the outputs of a projection, except where that would change an output's role.
 
-    ``x * 1`` of a key ``x`` is modelled, ``x`` is a key: such an output stays as it is.
+    ``x * 1`` of a key ``x`` is modelled, ``x`` is a key: such an output stays.
     """
     if not isinstance(node, Project):
         return node
@@ -42,11 +42,11 @@ def change_outputs(node: Node, change: Change) -> Node:
 
 
 def below_project(expression: Expression, node: Project) -> Expression:
-    """An expression over what a projection gives, as one over what it takes."""
+    """Rewrite an expression over a projection's outputs to one over its input."""
     names: dict[str, Expression] = {node.time: Column(node.input.columns.time)}
     return renamed(expression, names | dict(node.outputs))
 
 
 def only_mentions(expression: Expression, names: tuple[str, ...]) -> bool:
-    """Whether no other columns occur."""
+    """Check that no other columns occur."""
     return columns_of(expression) <= set(names)

@@ -1,4 +1,4 @@
-"""A plan as text: an indented tree, one node a line."""
+"""Format a plan as text: an indented tree, one node a line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pulse.plan.nodes import (
 
 
 def show(node: Node) -> str:
-    """The plan as a tree, inputs indented below their node.
+    """Format the plan as a tree, inputs indented below their node.
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
@@ -42,7 +42,7 @@ def _lines(node: Node, indent: str) -> list[str]:
 
 
 def line(node: Node) -> str:
-    """One node without its inputs."""
+    """Format one node without its inputs."""
     match node:
         case Scan():
             return _scan(node)
@@ -107,7 +107,7 @@ def _join(node: Join) -> str:
 
 
 def exchange(node: Exchange) -> str:
-    """What an exchange goes by, in words."""
+    """Describe the columns or grid of an exchange."""
     if not isinstance(node.by, Grid):
         return f"by {', '.join(node.by)}" if node.by else "all to one"
     grid = node.by
@@ -119,12 +119,12 @@ def exchange(node: Exchange) -> str:
 
 
 def duration(value: Duration) -> str:
-    """Microseconds as people write them, or the parameter."""
+    """Format microseconds as people write them, or the parameter."""
     return format_duration(value) if isinstance(value, int) else str(value)
 
 
 def predicate(expression: Expression) -> str:
-    """A predicate without the outermost parentheses."""
+    """Format a predicate without the outermost parentheses."""
     return (
         str(expression)[1:-1]
         if isinstance(expression, (And, Or)) and expression.operands

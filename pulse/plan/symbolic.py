@@ -1,6 +1,6 @@
 """Polynomials in ``t`` whose coefficients are sums of products of named attributes.
 
-A term is ``factor · a · b · … · t^power``; terms are kept in the order they came in, those of the same names together.
+A term is ``factor · a · b · … · t^power``; terms keep their order, with those of the same names merged.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from pulse.core.expression import (
 from pulse.plan.notation import signed_sum, superscript
 
 Term = tuple[int, tuple[str, ...]]
-"""The power of t, and the names that are multiplied, in order."""
+"""The power of t, and the multiplied names, in order."""
 
 
 @dataclass(frozen=True)
 class Symbolic:
-    """Terms and their factors; zeros are left out."""
+    """Terms and their factors, without zeros."""
 
     terms: Mapping[Term, float]
 
     @classmethod
     def of(cls, name: str, power: int = 0) -> Symbolic:
-        """``name · t^power``."""
+        """Return ``name · t^power``."""
         return cls({(power, (name,)): 1})
 
     @classmethod
     def number(cls, value: float) -> Symbolic:
-        """A constant."""
+        """Return a constant."""
         return cls({(0, ()): value} if value else {})
 
     def plus(self, other: Symbolic, times: float = 1) -> Symbolic:
-        """The sum with a multiple of another."""
+        """Add a multiple of another polynomial."""
         terms = dict(self.terms)
         for term, factor in other.terms.items():
             terms[term] = terms.get(term, 0) + times * factor
         return Symbolic({term: factor for term, factor in terms.items() if factor})
 
     def times(self, other: Symbolic) -> Symbolic:
-        """The product."""
+        """Multiply by another polynomial."""
         product = Symbolic({})
         for (p, a), f in self.terms.items():
             for (q, b), g in other.terms.items():
@@ -58,11 +58,11 @@ class Symbolic:
 
     @property
     def degree(self) -> int:
-        """The highest power of t."""
+        """Return the highest power of t."""
         return max((power for power, _ in self.terms), default=0)
 
     def coefficient(self, power: int) -> list[tuple[tuple[str, ...], float]]:
-        """What stands with a power of t."""
+        """Return the coefficient of a power of t."""
         return [(names, factor) for (p, names), factor in self.terms.items() if p == power]
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ def _product(names: tuple[str, ...], factor: float, t: str) -> str:
 
 
 def symbolic(expression: Expression, column: Callable[[str], Symbolic | None]) -> Symbolic | None:
-    """An expression as a polynomial in t, columns replaced by what ``column`` gives; None if it is none.
+    """Convert an expression to a polynomial in t, columns replaced by ``column``; None if it is not a polynomial.
 
     >>> moved = Arithmetic("+", Column("x"), Arithmetic("*", Column("v"), Elapsed()))
     >>> str(symbolic(Arithmetic("*", moved, moved), Symbolic.of))

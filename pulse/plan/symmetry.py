@@ -1,4 +1,4 @@
-"""What is written differently and is the same: expressions in another order, plans over another alias."""
+"""Recognise equal expressions in another order, and equal plans over another alias."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from pulse.core.expression import (
 from pulse.plan.nodes import Filter, Node, Project, Scan, Window
 
 Names = dict[str, str]
-"""What columns are called elsewhere."""
+"""Names of columns in another plan."""
 
 
 def normal(expression: Expression) -> Expression:
-    """The expression with the operands of what is commutative in one order.
+    """Order the operands of commutative operations.
 
-    Sums, products, distances (on each axis, and the axes), absolute values and even powers of differences, comparisons either
-    way round, and connectives. Nothing is reassociated: what has one form here has one value, to the last bit.
+    These are sums, products, distances (on each axis, and the axes), absolute values and even powers of differences,
+    comparisons either way round, and connectives. Nothing is reassociated: expressions with one normal form have one value, to
+    the last bit.
 
     >>> from pulse.core.expression import Column
     >>> x, y = Column("x"), Column("y")
@@ -62,7 +63,7 @@ def _ordered(e: Expression) -> Expression:
 
 
 def _either_sign(e: Expression) -> Expression:
-    """A difference, of which only the size counts."""
+    """Order a difference of which only the size counts."""
     return Arithmetic("-", *_sorted(e.left, e.right)) if isinstance(e, Arithmetic) and e.op == "-" else e
 
 
@@ -71,17 +72,17 @@ def _sorted(*operands: Expression) -> tuple[Expression, ...]:
 
 
 def called(expression: Expression, names: Names) -> Expression:
-    """The expression with columns by other names."""
+    """Rename the columns of an expression."""
     return renamed(expression, {old: Column(new) for old, new in names.items()})
 
 
 def equal_as(a: Expression, b: Expression, names: Names) -> bool:
-    """Whether one is the other under other names."""
+    """Check whether one expression equals the other under renaming."""
     return normal(called(a, names)) == normal(b)
 
 
 def same_but_for_names(left: Node, right: Node) -> Names | None:
-    """What the columns (and the time) of the left are called on the right, if both are one but for names; else None."""
+    """Return the names of the left plan's columns (and time) on the right, if both are equal except for names; else None."""
     match left, right:
         case Scan(), Scan():
             return _same_scans(left, right)

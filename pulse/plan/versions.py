@@ -1,4 +1,4 @@
-"""As of when a query reads its streams, where that is said beside its text (semantics 7; AS OF)."""
+"""Set the state at which a query reads its streams, where it is given beside its text (semantics 7; AS OF)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pulse.plan.query import Query
 
 
 def read_as_of(query: Query, time: Any, version: int | Mapping[str, int] | None) -> Query:
-    """The query with its streams read as of a time, or of a version for all of them or by stream.
+    """Read the query's streams as of a time, or of a version for all of them or by stream.
 
-    Streams of which the query says it itself stay as they are. A time is a text, a datetime or microseconds since the epoch.
+    Streams with their own AS OF clause stay as they are. A time is a text, a datetime or microseconds since the epoch.
 
     >>> from pulse.core.columns import Columns
     >>> query = Query(Scan("S", "S", Columns((), ("x",))), ("x",))
@@ -24,7 +24,7 @@ def read_as_of(query: Query, time: Any, version: int | Mapping[str, int] | None)
     if time is None and version is None:
         return query
     if time is not None and version is not None:
-        raise PlanError("query: as of a time, or of a version; say one of them")
+        raise PlanError("query: got both a time and a version to read as of; give one of them")
     if time is not None:
         instant = time if isinstance(time, int) and not isinstance(time, bool) else parse_instant(time)
         return replace(query, plan=as_of(query.plan, AsOf(time=instant)))
@@ -41,7 +41,7 @@ def read_as_of(query: Query, time: Any, version: int | Mapping[str, int] | None)
 
 
 def checked(version: Any) -> int:
-    """The number of a version."""
+    """Check and return the number of a version."""
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise PlanError(f"query: expected the number of a version, from 1 on, got {version!r}")
     return version

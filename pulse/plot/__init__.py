@@ -1,12 +1,12 @@
-"""Pictures with matplotlib (the extra ``plot``), which is loaded when the first one is drawn.
+"""Draw pictures with matplotlib (the extra ``plot``), which is loaded when the first one is drawn.
 
 ::
 
     segments, tuples, tables ──curves: exact, or thinned to columns──> model answer sweep lineage tracks … ──> Figure
                                                                                                          └──> page (HTML)
 
-What is drawn is given as data: models as segments, answers as tables. Objects that know more (a stored model, an answer, a
-sweep) have a method ``plot`` that calls these functions.
+The functions take data: models as segments, answers as tables. A stored model, an answer and a sweep have a method ``plot`` that
+calls them.
 """
 
 from __future__ import annotations

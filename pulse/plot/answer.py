@@ -1,8 +1,7 @@
-"""An answer over time: its values inside the error they can have, on a ground that says how sure each range is.
+"""Plot an answer over time: its values inside the error they can have, on a ground that shows the certainty of each range.
 
 Certain ranges lie on green, likely ones on orange, possible ones on grey hatching; where a column of the picture holds several,
-their shares of its time lie above each other. Nothing is drawn over what the answer leaves
-out.
+their shares of its time are stacked. Ranges without an answer stay empty.
 """
 
 from __future__ import annotations
@@ -39,15 +38,23 @@ def plot_answer(
     named: bool = True,
     width: float = WIDE,
 ) -> Figure:
-    """One panel for each of the first ``keys`` keys: an attribute (by default the first) with its error and its certainty.
+    """Plot an attribute with its error and its certainty, one panel per key.
 
-    ``table`` has tuples, if it has the column ``time``, else segments, as :meth:`Answer.to_arrow` gives them; ``rate`` is
-    that of the tuples in microseconds, so that it is known where some are left out. Panels
-    are titled ``name=value``, or with ``named=False`` by the values alone.
+    Parameters
+    ----------
+    table : tuples if it has the column ``time``, else segments, as :meth:`Answer.to_arrow` returns them
+    modelled : names of the modelled columns
+    key : names of the key columns
+    time : name of the time column, default ``"t"``
+    attribute : column to draw; default the first modelled one
+    rate : rate of the tuples in microseconds, to detect gaps; default the median step
+    keys : draw so many of the first keys
+    named : title panels ``name=value``; if False by the values alone
+    width : width in inches
     """
     names = [name for name in modelled if attribute in (None, name)]
     if not names:
-        has = ", ".join(modelled) or "none: it says only who and when"
+        has = ", ".join(modelled) or "none, only keys and times"
         raise PlotError(
             f"plot: there is no modelled column {attribute or ''!r} to draw; the answer has {has}"
         )
@@ -69,7 +76,7 @@ def plot_answer(
 
 
 def _shares(seconds: dict[str, float]) -> dict[str, float]:
-    """Of all the time that is answered, the share of each certainty that occurs; the strongest first."""
+    """Return the share of each certainty in all answered time; the strongest first."""
     whole = sum(seconds.values())
     return {name: seconds[name] / whole if whole else 1.0 for name in SHADES if name in seconds}
 
@@ -77,7 +84,7 @@ def _shares(seconds: dict[str, float]) -> dict[str, float]:
 def draw_answer(
     axes: Axes, rows: pa.Table, name: str, time: str, rate: int | None = None
 ) -> tuple[Curve, dict[str, float]]:
-    """Rows of one key onto axes; the curve, and the certainties that occur with the seconds that each covers."""
+    """Draw the rows of one key on axes; return the curve, and the seconds that each certainty covers."""
     certainty = np.array(rows.column("certainty").to_pylist(), dtype=object)
     if time in rows.column_names:
         made, begin, end, certainty = _sampled(rows, name, time, rate, certainty)
@@ -88,7 +95,7 @@ def draw_answer(
         ends = [pieces.ref + np.round(one * 1e6).astype(np.int64) for one in (pieces.lo, pieces.hi)]
         begin, end = (one[order].astype("datetime64[us]") for one in ends)
         certainty = certainty[order]
-        made = made._replace(holes=[])  # what the answer leaves out is no hole of a model
+        made = made._replace(holes=[])  # a range without an answer is not a hole of a model
     seen = shade(axes, begin, end, certainty, columns=COLUMNS)
     draw_curve(axes, made, colour=INK)
     return made, seen
@@ -104,7 +111,7 @@ def _pieces(rows: pa.Table, name: str) -> DrawnPieces:
 def _sampled(
     rows: pa.Table, name: str, time: str, rate: int | None, certainty: Any
 ) -> tuple[Curve, Any, Any, Any]:
-    """Tuples as a curve that is broken where some are left out, and the range that each stands for."""
+    """Convert tuples to a curve that is broken at gaps, and to the range that each covers."""
     at = rows.column(time).cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
     order = np.argsort(at, kind="stable")
     at, certainty = at[order], certainty[order]
@@ -134,7 +141,7 @@ def _sampled(
 
 
 def _columns(at: Any, value: Any, low: Any, high: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """The smallest and largest of each column of the picture, with the band around them."""
+    """Return the smallest and largest value of each column of the picture, with the band around them."""
     width = max((at[-1] - at[0]) / COLUMNS, 1.0)
     column = np.minimum((at - at[0]) // width, COLUMNS - 1).astype(np.int64)
     bounds = []
@@ -154,7 +161,7 @@ def _columns(at: Any, value: Any, low: Any, high: Any) -> tuple[Any, Any, Any, A
 def split_rows(
     table: pa.Table, names: Sequence[str], most: int, *, named: bool = True
 ) -> list[tuple[str, pa.Table]]:
-    """The rows of each of the first keys, with a label."""
+    """Split the rows by key, for the first keys, with a label each."""
     if not names or not table.num_rows:
         return [("", table)]
     distinct = table.select(names).group_by(list(names), use_threads=False).aggregate([]).slice(0, most)
@@ -163,6 +170,6 @@ def split_rows(
         mask = np.ones(table.num_rows, bool)
         for name, one in key.items():
             mask &= pc.equal(table.column(name), pa.scalar(one, table.schema.field(name).type)).to_numpy()
-        said = (f"{name}={one}" if named else str(one) for name, one in key.items())
-        found.append((", ".join(said), table.filter(pa.array(mask))))
+        label = (f"{name}={one}" if named else str(one) for name, one in key.items())
+        found.append((", ".join(label), table.filter(pa.array(mask))))
     return found

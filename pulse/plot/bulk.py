@@ -1,8 +1,8 @@
-"""Where nearly all positions of a map lie: a few wild ones, far away from all others, would shrink it to a dot.
+"""Find where nearly all positions of a map lie: a few outliers, far away from all others, would shrink it to a dot.
 
-A position is wild when it lies beyond a gap that is several times as wide as the place where all but a few of them are. What
-leads far away without a gap, as a voyage does, is drawn; so is what lies far away but is many. Few are those that are few of the
-ends of segments, or last a small part of the time: a straight track is one segment, however many tuples it is of.
+A position is an outlier if it lies beyond a gap several times as wide as the area of nearly all positions. A track that leads
+far away without a gap, such as a voyage, is drawn; so are many positions far away. Outliers are few of the ends of segments,
+or last a small part of the time: a straight track is one segment of any number of tuples.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pulse.core.arrays import FloatArray
 from pulse.core.segment.batch import SegmentBatch
 from pulse.kernels.polynomial.arithmetic import evaluate
 
-_SHARE = 0.01  # of all positions that may be wild
-_LEAST = 20  # positions; of fewer their number does not tell which are wild
-_TIME = 0.02  # of all time that segments to and from wild positions may last
-_GAP = 4.0  # times the width of the place where the others are
+_SHARE = 0.01  # of all positions: at most so many are outliers
+_LEAST = 20  # positions: with fewer, their number does not identify outliers
+_TIME = 0.02  # of all time: segments to and from outliers last at most so long
+_GAP = 4.0  # times the width of the area of the others
 
 
 class Outside(NamedTuple):
-    """How many segments begin or end far outside, the keys they are of, and where all others lie."""
+    """The number of segments that begin or end far outside, their keys, and the ranges of all others."""
 
     segments: int
     keys: list[Any]
@@ -31,7 +31,7 @@ class Outside(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How many segments of how many tracks are not on the map."""
+        """Describe how many segments of how many tracks are not on the map."""
         one = self.segments == 1
         tracks = "1 track" if len(self.keys) == 1 else f"{len(self.keys):,} tracks"
         return f"{self.segments:,} segment{'' if one else 's'} of {tracks} lead{'s' if one else ''} outside the map"
@@ -41,9 +41,9 @@ NOTHING_OUTSIDE = Outside(0, [], (0.0, 0.0), (0.0, 0.0))
 
 
 def outside_bulk(batch: SegmentBatch, across: str = "x", up: str = "y") -> Outside:
-    """What of a map of tracks lies far outside of where nearly all positions are.
+    """Return the segments of a map of tracks that lie far outside the area of nearly all positions.
 
-    A key is given as its only value, or as a tuple of values where it has several columns.
+    A key is its only value, or a tuple of values if it has several columns.
     """
     places = [_ends(batch, name) for name in (across, up)]
     found = _beyond(batch, places, [_usual(place.ravel()) for place in places])
@@ -54,7 +54,7 @@ def outside_bulk(batch: SegmentBatch, across: str = "x", up: str = "y") -> Outsi
 
 
 def _beyond(batch: SegmentBatch, places: list[FloatArray], usual: list[tuple[float, float]]) -> Outside:
-    """What lies beyond wide gaps around the usual ranges."""
+    """Return the segments beyond wide gaps around the usual ranges."""
     width = max((high - low for low, high in usual), default=0.0)
     if not width > 0.0:
         return NOTHING_OUTSIDE
@@ -69,14 +69,14 @@ def _beyond(batch: SegmentBatch, places: list[FloatArray], usual: list[tuple[flo
 
 
 def _ends(batch: SegmentBatch, name: str) -> FloatArray:
-    """Where each segment begins and ends, as ``(n, 2)``."""
+    """Return where each segment begins and ends, as ``(n, 2)``."""
     c = batch.coefficients(name)
     both: FloatArray = np.column_stack([evaluate(c, batch.lo), evaluate(c, batch.hi)])
     return both
 
 
 def _usual(values: FloatArray) -> tuple[float, float]:
-    """The shortest range that holds all but a few values."""
+    """Return the shortest range that holds all but a few values."""
     if not len(values):
         return 0.0, 0.0
     few = max(2, int(_SHARE * len(values))) if len(values) >= _LEAST else 0
@@ -87,7 +87,7 @@ def _usual(values: FloatArray) -> tuple[float, float]:
 
 
 def _usual_in_time(values: FloatArray, lasting: FloatArray) -> tuple[float, float]:
-    """The shortest range that holds the ends of segments that last nearly all of the time."""
+    """Return the shortest range that holds the ends of segments that last nearly all of the time."""
     order = np.argsort(values, kind="stable")
     ordered, until = values[order], np.cumsum(lasting[order])
     before = until - lasting[order]
@@ -98,7 +98,7 @@ def _usual_in_time(values: FloatArray, lasting: FloatArray) -> tuple[float, floa
 
 
 def _fences(values: FloatArray, usual: tuple[float, float], width: float) -> tuple[float, float]:
-    """From where to where values count as near: up to the first wide gap to either side of the usual range."""
+    """Return the range of near values: up to the first wide gap on either side of the usual range."""
     low, high = usual
     above = np.sort(values[values >= high])
     below = -np.sort(-values[values <= low])

@@ -1,8 +1,8 @@
-"""From segments and tuples of one key to what is drawn of them: as they are while they are few, per column of pixels when not.
+"""Convert segments and tuples of one key to drawable curves: exact while they are few, else thinned per column of pixels.
 
 Few pieces are drawn exactly: each its own stroke, so that a jump between two is a jump and a hole is a hole. Of many only the
-envelope can be seen, so per column of the picture the smallest and the largest value of all pieces in it are drawn; what is
-handed to the renderer is bounded, whatever the model's size, and no peak is lost.
+envelope is visible, so the smallest and the largest value of all pieces in each column of the picture are drawn; the renderer's
+input is bounded for any size of model, and no peak is lost.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.plot.style import COLUMNS
 
-EXACT = 1000  # pieces that are drawn one by one
+EXACT = 1000  # at most so many pieces are drawn one by one
 _PER_CURVE = 24  # instants of a piece that is not a line
-_AT_A_TIME = 1 << 19  # pieces that are looked at together: what bounds the memory that thinning takes
-_TOUCHING = 2e-6  # seconds between two pieces that follow each other: what rounding leaves
+_AT_A_TIME = 1 << 19  # pieces per step of thinning, which bounds its memory
+_TOUCHING = 2e-6  # seconds between two consecutive pieces, for rounding
 
 
 class DrawnPieces(NamedTuple):
@@ -33,21 +33,20 @@ class DrawnPieces(NamedTuple):
 
     @property
     def origin(self) -> int:
-        """What seconds are counted from."""
+        """Return the instant that seconds are counted from."""
         return int(self.ref[0]) if len(self.ref) else 0
 
     @property
     def offset(self) -> FloatArray:
-        """Seconds from the origin to each reference."""
+        """Return the seconds from the origin to each reference."""
         return (self.ref - self.origin) / 1e6
 
     def chosen(self, rows: Any) -> DrawnPieces:
-        """Some of them."""
         return DrawnPieces(*(column[rows] for column in self))
 
 
 class Curve(NamedTuple):
-    """What is drawn: instants, the smallest and largest value there, and the tube around them; NaN is where a stroke ends.
+    """A drawable curve: instants, the smallest and largest value there, and the tube around them; NaN ends a stroke.
 
     ``low`` and ``high`` differ where pieces were thinned. ``jumps`` are (instant, before, after), ``holes`` (begin, end),
     ``points`` (instant, value, err) of segments that are single instants.
@@ -65,13 +64,13 @@ class Curve(NamedTuple):
 
 
 def instants(origin: int, seconds: Any) -> Any:
-    """``datetime64[us]`` of seconds since an origin."""
+    """Convert seconds since an origin to ``datetime64[us]``."""
     moved: Any = origin + np.round(np.asarray(seconds, float) * 1e6).astype(np.int64)
     return moved.astype("datetime64[us]")
 
 
 def curve(pieces: DrawnPieces, *, columns: int = COLUMNS, exact: int = EXACT) -> Curve:
-    """What is drawn of some segments of one key; at most ``columns`` columns where there are more than ``exact``."""
+    """Convert segments of one key to a curve; more than ``exact`` of them are thinned to at most ``columns`` columns."""
     order = np.argsort(pieces.offset + pieces.lo, kind="stable")
     pieces = pieces.chosen(order)
     is_point = pieces.lo == pieces.hi
@@ -92,7 +91,7 @@ def _exact(pieces: DrawnPieces, points: tuple[Any, FloatArray, FloatArray]) -> C
     local = pieces.lo[:, None] + (pieces.hi - pieces.lo)[:, None] * np.linspace(0.0, 1.0, count)
     values = evaluate(np.repeat(pieces.c, count, axis=0), local.ravel()).reshape(n, count)
     seconds = pieces.offset[:, None] + local
-    ended = np.full((n, 1), np.nan)  # a stroke for each, so that none runs over a jump or a hole
+    ended = np.full((n, 1), np.nan)  # one stroke per piece, so that none crosses a jump or a hole
     at = instants(pieces.origin, np.hstack([seconds, seconds[:, -1:]]).ravel())
     value = np.hstack([values, ended]).ravel()
     err = np.repeat(pieces.err, count + 1)
@@ -143,7 +142,7 @@ def _thinned(pieces: DrawnPieces, columns: int, points: tuple[Any, FloatArray, F
 def _cut(
     pieces: DrawnPieces, origin: int, first: float, width: float, columns: int
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """The pieces cut at the columns' edges: row, column and range, relative to the row's reference, of each part."""
+    """Cut the pieces at the columns' edges: row, column and range, relative to the row's reference, of each part."""
     offset = (pieces.ref - origin) / 1e6
     start, end = offset + pieces.lo, offset + pieces.hi
     left = np.clip(np.floor((start - first) / width), 0, columns - 1).astype(np.int64)
@@ -165,7 +164,7 @@ def _points(points: DrawnPieces, columns: int) -> tuple[Any, FloatArray, FloatAr
 
 
 def thin(seconds: FloatArray, values: FloatArray, columns: int = COLUMNS) -> IntArray:
-    """Which of many tuples to draw: of each column the first, the last, the smallest and the largest, in the order of time.
+    """Choose the tuples to draw: of each column the first, the last, the smallest and the largest, in the order of time.
 
     >>> thin(np.arange(8.0), np.array([0.0, 5, 1, 2, 3, 9, 4, 0]), 1).tolist()
     [0, 5, 7]
@@ -186,7 +185,7 @@ def thin(seconds: FloatArray, values: FloatArray, columns: int = COLUMNS) -> Int
 
 
 def runs(held: BoolArray) -> list[tuple[int, int]]:
-    """The stretches ``[begin, end)`` over which something holds.
+    """Return the stretches ``[begin, end)`` in which the mask holds.
 
     >>> runs(np.array([True, True, False, True]))
     [(0, 2), (3, 4)]

@@ -1,4 +1,4 @@
-"""Curves with their tubes and tuples put onto axes: what the pictures of models, answers and lineage share."""
+"""Draw curves with their tubes and tuples on axes, for models, answers and lineage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def draw_curve(
     axes: Axes, curve: Curve, *, colour: str = BLUE, tube: float = 0.22, width: float = 1.3
 ) -> None:
-    """The model as strokes inside its tube; jumps dotted, holes hatched; of thinned pieces the band they fill."""
+    """Draw the model as strokes inside its tube; jumps dotted, holes hatched; thinned pieces as the band they fill."""
     axes.fill_between(curve.at, curve.tube_low, curve.tube_high, color=colour, alpha=tube, linewidth=0)
     if curve.thinned:
         axes.fill_between(curve.at, curve.low, curve.high, color=colour, alpha=0.9, linewidth=0.6)
@@ -31,7 +31,7 @@ def draw_curve(
 
 
 def draw_holes(axes: Axes, holes: Iterable[tuple[Any, Any]]) -> None:
-    """Where there is no model: hatched from top to bottom."""
+    """Hatch holes of the model from top to bottom."""
     for begin, end in holes:
         axes.axvspan(begin, end, facecolor="none", edgecolor=GREY, alpha=0.35, hatch="xx", linewidth=0)
 
@@ -39,7 +39,7 @@ def draw_holes(axes: Axes, holes: Iterable[tuple[Any, Any]]) -> None:
 def curve_marks(
     curve: Curve, *, label: str = "model", tube: str = "within its bound", colour: str = BLUE
 ) -> list[Any]:
-    """What a legend says of it."""
+    """Return the legend entries of a curve."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

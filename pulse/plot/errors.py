@@ -1,4 +1,4 @@
-"""What can be wrong with a picture."""
+"""Define the error of plots."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from pulse.core.errors import PulseError
 
 
 class PlotError(PulseError, ValueError):
-    """A picture that cannot be drawn."""
+    """A picture cannot be drawn."""

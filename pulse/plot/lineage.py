@@ -1,4 +1,4 @@
-"""A result and the segments that caused it: the answer on top, below it each input, its causes marked."""
+"""Plot a result and the segments that caused it: the answer on top, below it each input with its causes marked."""
 
 from __future__ import annotations
 
@@ -33,13 +33,21 @@ def plot_lineage(
     inputs: Mapping[str, SegmentBatch] | None = None,
     width: float = WIDE,
 ) -> Figure:
-    """``result``: segments of an answer; ``causes``: the input segments behind them, as :meth:`Answer.causes` gives them.
+    """Plot segments of an answer above the input segments that caused them.
 
-    Every key among the causes is a row of bars, one for each segment's range. Of ``inputs``, the models by their streams'
-    names, the curves are drawn instead, those of the causes in red.
+    Every key among the causes is a row of bars, one for each segment's range, unless ``inputs`` has its curves.
+
+    Parameters
+    ----------
+    result : segments of an answer
+    causes : the input segments behind them, as :meth:`Answer.causes` returns them
+    modelled : names of the answer's modelled columns
+    attribute : column to draw; default the first modelled one
+    inputs : models by stream name; their curves are drawn instead of bars, those of the causes in red
+    width : width in inches
     """
     if not result.num_rows:
-        raise PlotError("plot: there are no results, so nothing caused them")
+        raise PlotError("plot: there are no results, so there are no causes to draw")
     names = [name for name in modelled if attribute in (None, name)]
     if attribute is not None and not names:
         raise PlotError(
@@ -82,7 +90,7 @@ def _ends(table: pa.Table) -> tuple[Any, Any]:
 def _drawn_inputs(
     inputs: Mapping[str, SegmentBatch], causes: pa.Table
 ) -> list[tuple[str, SegmentBatch, Any]]:
-    """The keys of the inputs that hold causes: label, segments around the causes, and which of these are causes."""
+    """Return the keys of the inputs that hold causes: label, segments around the causes, and the ids of causes."""
     ids = causes.column("segment_id").to_numpy()
     found = []
     for stream, batch in inputs.items():
@@ -90,8 +98,8 @@ def _drawn_inputs(
         own = np.isin(named.column("segment_id").to_numpy(zero_copy_only=False), ids)
         for rank in np.unique(named.key_ranks[own]):
             mine = named.filter(named.key_ranks == rank)
-            said = ", ".join(f"{name}={mine.column(name)[0].as_py()}" for name in mine.schema.key_names)
-            found.append((f"{stream}: {said}" if said else stream, mine, ids))
+            key_text = ", ".join(f"{name}={mine.column(name)[0].as_py()}" for name in mine.schema.key_names)
+            found.append((f"{stream}: {key_text}" if key_text else stream, mine, ids))
     return found[:_MOST_INPUTS]
 
 
@@ -110,7 +118,7 @@ def _input(axes: Axes, label: str, batch: SegmentBatch, ids: Any) -> None:
 
 
 def _fit_height(axes: Axes, batch: SegmentBatch, attribute: str) -> None:
-    """As high as what is shown of the model needs, not all of it."""
+    """Fit the height to the part of the model that is shown."""
     made = curve(pieces_of(batch, attribute))
     low, high = (
         np.nanmin(np.r_[made.tube_low, made.points[1]]),

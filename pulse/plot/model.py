@@ -1,4 +1,4 @@
-"""A model over its tuples: every piece inside the tube that the truth never leaves."""
+"""Plot a model over its tuples: every piece inside the tube that the truth never leaves."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_KEYS = 6
-_DOTS = 600  # tuples that are also drawn as dots
+_DOTS = 600  # at most so many tuples are also drawn as dots
 
 
 def pieces_of(batch: SegmentBatch, attribute: str) -> DrawnPieces:
-    """The segments of one key as pieces."""
+    """Convert the segments of one key to pieces."""
     return DrawnPieces(batch.ref, batch.lo, batch.hi, batch.coefficients(attribute), batch.err(attribute))
 
 
@@ -39,10 +39,18 @@ def plot_model(
     keys: int = MOST_KEYS,
     width: float = WIDE,
 ) -> Figure:
-    """A panel for each of the first ``keys`` keys and each attribute (or one): the model, its tube, and the ``tuples``.
+    """Plot a model, its tube and its tuples, one panel per key and attribute.
 
-    Jumps are dotted, and where there is no model the ground is hatched. Of more pieces than a picture has columns the band that
-    they fill is drawn, so that a year takes no longer to look at than an hour.
+    Jumps are dotted, and the ground is hatched where there is no model. If there are more pieces than the picture has columns,
+    the band that they fill is drawn, so that a year takes no longer to look at than an hour.
+
+    Parameters
+    ----------
+    batch : segments of the model
+    attribute : attribute to draw; default all
+    tuples : tuples to draw with the model; default none
+    keys : draw so many of the first keys
+    width : width in inches
     """
     names = attributes_of(batch, attribute)
     groups = split_keys(batch, keys)
@@ -63,7 +71,7 @@ def plot_model(
 
 
 def attributes_of(batch: SegmentBatch, attribute: str | None) -> Sequence[str]:
-    """The attributes to draw."""
+    """Return the attributes to draw."""
     names = batch.schema.modelled_names
     if attribute is None:
         return names
@@ -75,7 +83,7 @@ def attributes_of(batch: SegmentBatch, attribute: str | None) -> Sequence[str]:
 
 
 def split_keys(batch: SegmentBatch, most: int) -> list[tuple[str, SegmentBatch]]:
-    """The segments of each of the first keys, with a label."""
+    """Split the segments by key, for the first keys, with a label each."""
     names = batch.schema.key_names
     if not len(batch):
         return []
@@ -83,8 +91,8 @@ def split_keys(batch: SegmentBatch, most: int) -> list[tuple[str, SegmentBatch]]
     found = []
     for rank in np.unique(ranks)[:most]:
         own = batch.filter(ranks == rank)
-        said = (f"{name}={own.column(name)[0].as_py()}" for name in names)
-        found.append((", ".join(said), own))
+        label = (f"{name}={own.column(name)[0].as_py()}" for name in names)
+        found.append((", ".join(label), own))
     return found
 
 
@@ -101,7 +109,7 @@ def _of_key(tuples: pa.Table, own: SegmentBatch) -> pa.Table:
 
 
 def draw_tuples(axes: Axes, rows: pa.Table, name: str, truth: str, time: str, model: Curve | None) -> None:
-    """The tuples, joined as their truth has it, but not over holes; of many, those that show."""
+    """Draw the tuples, joined according to their truth, but not across holes; thinned if there are many."""
     rows = rows.filter(pc.is_finite(rows.column(name).cast(pa.float64())))
     at = to_microseconds(rows.column(time))
     values: FloatArray = rows.column(name).cast(pa.float64()).to_numpy()

@@ -1,7 +1,7 @@
-"""One HTML page that needs nothing else: pictures and tables with what they say, for a desk and for a phone, by day and by night.
+"""Write one self-contained HTML page: pictures and tables with their text, for desktops and phones, light and dark.
 
-Pictures are inside as data, each in two widths with letters of one size; nothing is loaded from elsewhere, no script runs, and
-the page says so to the browser (its content security policy). Pictures keep their light ground at night.
+Pictures are embedded as data, each in two widths with letters of one size; nothing is loaded from elsewhere, no script runs, and
+the content security policy enforces it. Pictures keep their light ground in dark mode.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from html import escape
 
 from pulse.plot.table import Table
 
-PHONE = 640  # pixels below which the narrow pictures are shown
+PHONE = 640  # pixels, below which the narrow pictures are shown
 
 STYLE = f"""
 :root {{ color-scheme: light dark;
@@ -46,7 +46,7 @@ pre {{ overflow-x: auto; background: var(--ground); border: 1px solid var(--line
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as PNG, wide and, for phones, narrow; ``alt`` says what it shows to those who do not see it."""
+    """A picture as PNG, wide and, for phones, narrow; ``alt`` describes it to those who do not see it."""
 
     alt: str
     caption: str
@@ -54,7 +54,7 @@ class Picture:
     narrow: bytes | None = None
 
     def html(self) -> str:
-        """As a figure."""
+        """Render as a figure."""
         narrow = (
             f'<source media="(max-width: {PHONE}px)" srcset="{data_uri(self.narrow)}">' if self.narrow else ""
         )
@@ -70,7 +70,7 @@ class Code:
     text: str
 
     def html(self) -> str:
-        """As preformatted text."""
+        """Render as preformatted text."""
         return f"<pre><code>{escape(self.text.strip())}</code></pre>"
 
 
@@ -79,7 +79,7 @@ Block = str | Table | Picture | Code
 
 @dataclass(frozen=True)
 class Section:
-    """A title and what stands below it: sentences, tables, pictures, code, in their order."""
+    """A title and its content: sentences, tables, pictures, code, in order."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -87,12 +87,12 @@ class Section:
 
 
 def data_uri(png: bytes) -> str:
-    """A picture as an address that holds it."""
+    """Encode a picture as a data URI."""
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
 def page(title: str, lead: Sequence[str], sections: Iterable[Section], *, foot: str = "") -> str:
-    """The whole page."""
+    """Render the whole page."""
     listed = list(sections)
     links = [
         f'<a href="#{_anchor(i, one)}">{escape(one.title)}</a>' for i, one in enumerate(listed) if one.title

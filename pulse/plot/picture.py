@@ -1,4 +1,4 @@
-"""Pictures as files and as bytes: whole or not at all, and never over something that is there unless that was said."""
+"""Write pictures to files and bytes: atomically, and never over an existing file without ``overwrite``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PAGES = (".html", ".htm")
 KINDS = (".png", ".svg", ".pdf")
 
 Draw = Callable[[float], "Figure"]
-"""A picture for a width in inches."""
+"""Draw a picture for a width in inches."""
 
 
 def check_picture(path: Path, *, overwrite: bool = False, pages: bool = False) -> None:
-    """That a picture of this name can be written, before any work is done; with ``pages`` it may be an HTML page."""
+    """Check that a picture of this name can be written, before any work is done; ``pages`` also allows an HTML page."""
     require()
     known = (*KINDS, *(PAGES[:1] if pages else ()))
     if path.suffix.lower() not in (*KINDS, *(PAGES if pages else ())):
@@ -35,7 +35,7 @@ def check_picture(path: Path, *, overwrite: bool = False, pages: bool = False) -
 
 
 def picture_bytes(figure: Figure, kind: str = "png") -> bytes:
-    """The picture as the bytes of a file; the same figure gives the same bytes."""
+    """Return the picture as the bytes of a file; the same figure gives the same bytes."""
     made = io.BytesIO()
     dated = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}[kind]
     figure.savefig(made, format=kind, dpi=DOTS, metadata={dated: None})
@@ -43,7 +43,7 @@ def picture_bytes(figure: Figure, kind: str = "png") -> bytes:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file atomically."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.absolute().parent)
     except OSError as e:
@@ -65,5 +65,5 @@ def save(figure: Figure, path: Path, *, overwrite: bool = False) -> None:
 
 
 def both_widths(draw: Draw) -> tuple[bytes, bytes]:
-    """A picture for a desk and for a phone, as PNG."""
+    """Return a picture for desktops and one for phones, as PNG."""
     return picture_bytes(draw(WIDE)), picture_bytes(draw(NARROW))

@@ -1,4 +1,4 @@
-"""A prediction and what came: when a condition was foretold, for when, and the values that arrived afterwards."""
+"""Plot predictions and the actual values: when a condition was predicted, for when, and the values that arrived afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Foretold(NamedTuple):
-    """That at ``now`` a condition was foretold for ``begin`` to ``end``; instants in µs since 1970."""
+    """A prediction made at ``now`` that a condition holds from ``begin`` to ``end``; instants in µs since 1970."""
 
     now: int
     begin: int
@@ -31,9 +31,17 @@ def plot_prediction(
     came: tuple[int, int] | None = None,
     width: float = WIDE,
 ) -> Figure:
-    """Values as they came over time, and below a bar for each prediction: from when it was made to what it speaks of.
+    """Plot the actual values over time, and below a bar for each prediction: from when it was made to the time it covers.
 
-    ``came`` is when the condition in fact held.
+    Parameters
+    ----------
+    at : instants of the values, in µs since 1970
+    values : the actual values
+    foretold : the predictions
+    threshold : limit of the condition, drawn as a line
+    what : label of the values
+    came : when the condition actually held; default not drawn
+    width : width in inches
     """
     figure, (above, below) = panels(2, width, height=2.0, ratios=(1.3, 1.0))
     above.plot(_instants(at), values, color=BLUE, linewidth=1.3)
@@ -52,7 +60,7 @@ def plot_prediction(
         below.plot([begin, end], [place, place], color=ORANGE, linewidth=5, solid_capstyle="butt")
     below.set_yticks([])
     below.invert_yaxis()
-    titled(below, "what was foretold, the first on top")
+    titled(below, "predictions, the first on top")
     ends = _instants([min(at), max(at)])
     for axes in (above, below):
         axes.set_xlim(*ends)
@@ -70,8 +78,8 @@ def _marks() -> list[Any]:
     from matplotlib.patches import Patch
 
     return [
-        Line2D([], [], color=BLUE, label="as it came"),
+        Line2D([], [], color=BLUE, label="actual"),
         Line2D([], [], color=RED, linestyle="--", label="limit"),
-        Line2D([], [], color=ORANGE, marker="o", linewidth=4, label="foretold"),
-        Patch(facecolor=GREEN, alpha=0.3, label="held in fact"),
+        Line2D([], [], color=ORANGE, marker="o", linewidth=4, label="predicted"),
+        Patch(facecolor=GREEN, alpha=0.3, label="held"),
     ]

@@ -1,4 +1,4 @@
-"""What a correction changed: an answer before and after it, with the stretches where the two differ."""
+"""Plot the effect of a correction: an answer before and after it, with the stretches where the two differ."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pulse.plot.style import BLUE, COLUMNS, GREY, ORANGE, RED, WIDE, legend, ove
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SAME = 1e-9  # of the larger of two values: what rounding may leave
+_SAME = 1e-9  # relative to the larger of two values, for rounding
 
 
 def plot_revised(
     before: pa.Table, after: pa.Table, *, attribute: str, time: str = "t", width: float = WIDE
 ) -> Figure:
-    """Tuples of one key before (red, dashed) and after (blue) a revision; where they differ, the ground is orange."""
+    """Plot tuples of one key before (red, dashed) and after (blue) a revision; where they differ, the ground is orange."""
     figure, (axes,) = panels(1, width, height=2.8)
     old, new = (_series(table, attribute, time) for table in (before, after))
     for (at, values), colour, line in ((old, RED, "--"), (new, BLUE, "-")):
@@ -46,7 +46,7 @@ def _series(table: pa.Table, attribute: str, time: str) -> tuple[Any, Any]:
 
 
 def changed(old: tuple[Any, Any], new: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The stretches, from the first to the last instant, at which two series of instants and values differ."""
+    """Return the stretches, from the first to the last instant, in which two series of instants and values differ."""
     at = np.union1d(old[0], new[0])
     values = []
     for own, value in (old, new):

@@ -1,4 +1,4 @@
-"""The ground of a picture of an answer, which says how sure each range is.
+"""Shade the ground of an answer's picture by certainty.
 
 Few ranges are coloured from top to bottom. Of many, a column of the picture holds several; it is then divided from the bottom to
 the top into the shares of its time that are certain, likely and possible, so that neither is mistaken for all of it.
@@ -16,13 +16,11 @@ from pulse.plot.style import SHADES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SEEN = (
-    0.03  # of the height, for what occurs in a column however briefly: what is not certain is never hidden
-)
+_SEEN = 0.03  # least share of the height, so that no certainty that occurs in a column is hidden
 
 
 def shade(axes: Axes, begin: Any, end: Any, certainty: Any, *, columns: int) -> dict[str, float]:
-    """Colour the ground of ranges (instants) by their certainty; of each certainty that occurs the seconds that it covers."""
+    """Colour the ground of ranges (instants) by their certainty; return the seconds that each certainty covers."""
     begin, end = (np.asarray(one).astype("datetime64[us]").astype(np.int64) for one in (begin, end))
     found = {
         name: float((end - begin)[certainty == name].sum() / 1e6)
@@ -49,9 +47,9 @@ def shade(axes: Axes, begin: Any, end: Any, certainty: Any, *, columns: int) -> 
 
 
 def column_shares(begin: Any, end: Any, certainty: Any, edges: FloatArray) -> FloatArray:
-    """The share of each column's time that is certain, likely and possible, as ``(3, columns)``; what is left has no answer.
+    """Return the share of each column's time that is certain, likely and possible, as ``(3, columns)``; the rest has no answer.
 
-    A certainty that occurs in a column has a share that can be seen.
+    A certainty that occurs in a column has a visible share.
     """
     columns = len(edges) - 1
     width = (edges[-1] - edges[0]) / columns
@@ -77,7 +75,7 @@ def column_shares(begin: Any, end: Any, certainty: Any, edges: FloatArray) -> Fl
 
 
 def _joined(begin: Any, end: Any, certainty: Any) -> tuple[Any, Any, Any]:
-    """Ranges in microseconds that touch and say the same made one."""
+    """Merge ranges in microseconds that touch and have the same certainty."""
     if not len(begin):
         return begin, end, certainty
     same = (certainty[1:] == certainty[:-1]) & (begin[1:] - end[:-1] <= 2)
@@ -86,7 +84,7 @@ def _joined(begin: Any, end: Any, certainty: Any) -> tuple[Any, Any, Any]:
 
 
 def _days(microseconds: Any) -> Any:
-    """Instants as matplotlib counts them."""
+    """Convert instants to matplotlib's days."""
     return microseconds / 86_400e6
 
 

@@ -1,6 +1,6 @@
-"""How pictures look: colours that the colour-blind can tell apart, a light ground, letters that stay readable on a phone.
+"""Define how pictures look: colours for the colour-blind, a light ground, letters that stay readable on a phone.
 
-Figures are made without pyplot: no window opens, no state is kept, and a notebook shows what a function returns. matplotlib
+Figures are made without pyplot: no window opens, no state is kept, and a notebook shows the returned figure. matplotlib
 (the extra ``plot``) is loaded when the first figure is made, not before.
 """
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 HOW = "pip install 'pulse-stream[plot]'"
 
-# Okabe and Ito's colours, which differ in lightness, too.
+# Okabe and Ito's colours, which also differ in lightness.
 INK, BLUE, ORANGE, GREEN, RED = "#1c2733", "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, GREY, GROUND = "#56B4E9", "#CC79A7", "#8a94a0", "#ffffff"
 SERIES = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 
-# Colour, opacity and hatching of what is certain, likely, possible: each of the three tells them apart by itself.
+# Colour, opacity and hatching of certain, likely and possible ranges: each of the three alone distinguishes them.
 SHADES: dict[str, tuple[str, float, str | None]] = {
     "certain": (GREEN, 0.32, None),
     "likely": (ORANGE, 0.30, None),
@@ -32,13 +32,13 @@ SHADES: dict[str, tuple[str, float, str | None]] = {
 }
 
 WIDE, NARROW = 9.0, 4.6
-"""Inches: for a desk, and for a phone, where letters keep their size and the picture loses width."""
+"""Inches: for desktops, and for phones, where letters keep their size and the picture is narrower."""
 DOTS = 144  # per inch
-COLUMNS = 1200  # columns that curves are thinned to: as many as a picture has pixels to show them
+COLUMNS = 1200  # columns that curves are thinned to: about the width of a picture in pixels
 
 
 def require() -> None:
-    """That matplotlib is there."""
+    """Raise if matplotlib is missing."""
     try:
         import matplotlib.figure  # noqa: F401
     except ModuleNotFoundError as e:
@@ -46,7 +46,7 @@ def require() -> None:
 
 
 def blank(width: float, height: float) -> Figure:
-    """A figure of a size in inches that a notebook shows by itself."""
+    """Create a figure of a size in inches, which a notebook shows by itself."""
     require()
     figure = _shown()(figsize=(width, height), layout="constrained", dpi=100)
     figure.set_facecolor(GROUND)
@@ -58,7 +58,7 @@ def _shown() -> type[Figure]:
     from matplotlib.figure import Figure
 
     class ShownFigure(Figure):
-        """A figure that a notebook shows also where nobody loaded pyplot, which would teach it to show any figure."""
+        """A figure that notebooks show without pyplot."""
 
         def _repr_png_(self) -> bytes:
             made = io.BytesIO()
@@ -71,7 +71,7 @@ def _shown() -> type[Figure]:
 def panels(
     count: int, width: float = WIDE, *, height: float = 2.2, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels below each other with one axis of time, or of whatever they share."""
+    """Create a figure of panels below each other with a common axis, such as time."""
     figure = blank(width, 0.8 + height * max(count, 1))
     if not count:
         return figure, []
@@ -83,7 +83,7 @@ def panels(
 
 
 def tidy(axes: Axes) -> None:
-    """Only the lines that are needed."""
+    """Keep only the lines that are needed."""
     axes.set_facecolor(GROUND)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
@@ -93,14 +93,14 @@ def tidy(axes: Axes) -> None:
 
 
 def titled(axes: Axes, title: str = "", *, x: str = "", y: str = "") -> None:
-    """Its title and the names of its axes."""
+    """Set the title and the names of the axes."""
     axes.set_title(title, loc="left", fontsize=10, color=INK)
     axes.set_xlabel(x, fontsize=9, color=INK)
     axes.set_ylabel(y, fontsize=9, color=INK)
 
 
 def over_time(axes: Axes) -> None:
-    """Instants along the bottom, in as few letters as tell them apart."""
+    """Format the bottom axis as time, with labels as short as possible."""
     from matplotlib.dates import MINUTELY, SECONDLY, AutoDateLocator, ConciseDateFormatter
 
     width, _ = axes.figure.get_size_inches()  # type: ignore[union-attr]
@@ -114,7 +114,7 @@ def over_time(axes: Axes) -> None:
 
 
 def legend(figure: Figure, handles: Sequence[Any], *, long: bool = False) -> None:
-    """What the marks mean, below the picture, in fewer columns where the words are ``long``; nothing where there are none."""
+    """Draw a legend below the picture, in fewer columns if the words are ``long``; nothing if there are no handles."""
     if handles:
         width, _ = figure.get_size_inches()
         beside = (2 if long else 5) if width > NARROW + 1 else (1 if long else 2)
@@ -128,7 +128,7 @@ def legend(figure: Figure, handles: Sequence[Any], *, long: bool = False) -> Non
 
 
 def percent(share: float) -> str:
-    """A share in percent; what is nearly nothing or nearly all does not become it.
+    """Format a share in percent; never round to nothing or to all.
 
     >>> [percent(one) for one in (0.0, 1e-7, 0.25, 0.9999, 1.0)]
     ['0 %', '< 0.1 %', '25 %', '> 99.9 %', '100 %']
@@ -141,7 +141,7 @@ def percent(share: float) -> str:
 
 
 def shade_patch(certainty: str, share: float | None = None) -> Any:
-    """The mark of a certainty for a legend, if known with its share of all the time that is answered."""
+    """Return the legend entry of a certainty, with its share of all answered time if known."""
     from matplotlib.patches import Patch
 
     colour, alpha, hatch = SHADES[certainty]

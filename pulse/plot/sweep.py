@@ -1,4 +1,4 @@
-"""A sweep's summary: a heat map over two parameters, a line over one."""
+"""Plot a sweep's summary: a heat map over two parameters, a line over one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURES = ("ranges", "seconds", "certain_seconds")
-_WRITTEN = 120  # cells whose values are written into them
+_WRITTEN = 120  # at most so many cells have their values written into them
 _TICKS = 14
 
 
 def parameters_of(summary: pa.Table) -> list[str]:
-    """The parameters of a summary read back from a file: what stands before its figures.
+    """Return the parameters of a summary from a file: the columns before its figures.
 
     >>> parameters_of(pa.table({"short": [5], "long": [60], "ranges": [1], "seconds": [2.0], "certain_seconds": [1.0]}))
     ['short', 'long']
@@ -28,8 +28,8 @@ def parameters_of(summary: pa.Table) -> list[str]:
     names: list[str] = summary.column_names
     if not all(name in names for name in FIGURES):
         raise PlotError(
-            "plot: this is no summary of a sweep, which has ranges, seconds and certain_seconds: "
-            f"write one with pulse sweep --summary; it has {', '.join(names)}"
+            "plot: expected a summary of a sweep, with ranges, seconds and certain_seconds, "
+            f"got {', '.join(names)}; write one with pulse sweep --summary"
         )
     return names[: names.index(FIGURES[0])]
 
@@ -37,7 +37,15 @@ def parameters_of(summary: pa.Table) -> list[str]:
 def plot_sweep(
     summary: pa.Table, names: Sequence[str] | None = None, *, value: str = "seconds", width: float = WIDE
 ) -> Figure:
-    """A heat map of one column of a sweep's summary over two parameters; over one parameter, a line."""
+    """Plot one column of a sweep's summary: a heat map over two parameters, a line over one.
+
+    Parameters
+    ----------
+    summary : the summary, of :meth:`pulse.Sweep.summary` or from a file
+    names : the parameters; default the columns before the figures
+    value : column to show, default ``"seconds"``
+    width : width in inches
+    """
     names = parameters_of(summary) if names is None else list(names)
     if value not in summary.column_names or value in names:
         others = ", ".join(name for name in summary.column_names if name not in names)
@@ -84,7 +92,7 @@ def _map(summary: pa.Table, varied: tuple[str, str], value: str, shown: list[flo
 
 
 def _write(axes: Any, grid: Any, image: Any, width: float) -> None:
-    """The values in their cells, light on dark and dark on light."""
+    """Write the values into their cells, light on dark and dark on light."""
     size = min(9.0, max(6.0, 9.0 * width / grid.shape[1]))
     digits = 3 if width / grid.shape[1] > 0.8 else 2
     for (i, j), one in np.ndenumerate(grid):
@@ -94,7 +102,7 @@ def _write(axes: Any, grid: Any, image: Any, width: float) -> None:
 
 
 def short(value: float, digits: int) -> str:
-    """A number for a cell of a map: large ones in thousands, millions or billions rather than with an exponent.
+    """Format a number for a cell of a map: large ones in thousands, millions or billions rather than with an exponent.
 
     >>> [short(one, 2) for one in (20764.0, -740.2, 0.0313, 8.6e-7, 999_600.0, 3.2e12)]
     ['20.8k', '-740', '0.031', '8.6e-07', '1000k', '3.2e+12']

@@ -1,4 +1,4 @@
-"""A small table, for a terminal and for a page."""
+"""Format a small table, for a terminal and for a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"[+−-]?[\d,]*\.?\d+(e[+-]?\d+)?\s?%?")
 
 @dataclass(frozen=True)
 class Table:
-    """A header and rows; a column of numbers stands to the right."""
+    """A header and rows; columns of numbers are right-aligned."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -22,10 +22,10 @@ class Table:
     def of(
         cls, head: Sequence[str], rows: Sequence[Sequence[Any]], *, grouped: Collection[str] = ()
     ) -> Table:
-        """From whatever the cells are; floats with four digits.
+        """Make a table from cells of any type; floats with four digits.
 
-        The digits of a number are parted by threes in the columns that ``grouped`` names, which are of counts and amounts, and in
-        no others, where a number may be a key.
+        Digits are grouped by threes in the columns that ``grouped`` names, those of counts and amounts, and in no others, where
+        a number may be a key.
 
         >>> print("\\n".join(Table.of(["pair", "m"], [["a, b", 12.3456], ["c", 7]]).lines()))
         pair      m
@@ -37,14 +37,14 @@ class Table:
 
     @property
     def right(self) -> tuple[bool, ...]:
-        """Which columns are of numbers."""
+        """Return which columns are of numbers."""
         return tuple(
             bool(self.rows) and all(row[i] == "–" or _NUMBER.fullmatch(row[i]) for row in self.rows)
             for i in range(len(self.head))
         )
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """Format for a terminal."""
         rows = (self.head, *self.rows)
         widths = [max(len(row[i]) for row in rows) for i in range(len(self.head))]
         return [
@@ -56,7 +56,7 @@ class Table:
         ]
 
     def html(self) -> str:
-        """For a page; it scrolls by itself where it is too wide."""
+        """Format for a page; it scrolls by itself if it is too wide."""
         kinds = [' class="number"' if right else "" for right in self.right]
         head = "".join(
             f'<th scope="col"{kind}>{escape(cell)}</th>' for cell, kind in zip(self.head, kinds, strict=True)

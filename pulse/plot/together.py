@@ -1,7 +1,7 @@
-"""Which two objects an answer speaks of, and from when to when: its rows joined to stretches.
+"""Join the rows of an answer about pairs to stretches: which two objects, from when to when.
 
 A query for pairs (near each other, following each other) answers with many rows of one pair: an instant each, or a range each.
-What a person asks is when the pair began and when it ended::
+The stretches show when the pair began and when it ended::
 
     t      id1  id2                    id1  id2  start  end
     10:01  1    2
@@ -23,14 +23,14 @@ from pulse.core.errors import unknown_column
 from pulse.core.time import to_microseconds
 from pulse.plot.errors import PlotError
 
-_TOUCHING = 2  # µs between two ranges that follow each other
+_TOUCHING = 2  # µs between two consecutive ranges
 _NO_KEYS = ("certainty", "kind")
 
 
 class Together(NamedTuple):
-    """That two objects were together from ``start`` to ``end`` (µs since 1970, or timestamps).
+    """A stretch in which two objects were together, from ``start`` to ``end`` (µs since 1970, or timestamps).
 
-    ``certain`` is the share of that time, or of its instants, at which an answer is certain, if it is from one.
+    ``certain`` is the share of that time, or of its instants, at which the answer is certain, if it comes from one.
     """
 
     one: Any
@@ -41,11 +41,11 @@ class Together(NamedTuple):
 
 
 def together(found: pa.Table, *, pair: tuple[str, str] | None = None) -> list[Together]:
-    """The rows of an answer about pairs joined to stretches without a break, the longest first.
+    """Join the rows of an answer about pairs to unbroken stretches, the longest first.
 
-    Tuples are joined that are no more than the rate apart (the smallest step between any two instants of the answer), segments
-    that touch. ``pair`` names the columns of the two objects: by default the first two that hold whole numbers or texts. A row of
-    (2, 1) is of the same pair as one of (1, 2). What is only ``possible`` does not count.
+    Tuples are joined if they are no more than the rate apart (the smallest step between any two instants of the answer), segments
+    if they touch. ``pair`` names the columns of the two objects: by default the first two that hold whole numbers or texts. A row
+    of (2, 1) is of the same pair as one of (1, 2). Rows that are only ``possible`` do not count.
     """
     if "certainty" in found.column_names:
         held = np.array([word != "possible" for word in found.column("certainty").to_pylist()], dtype=bool)
@@ -69,7 +69,7 @@ def together(found: pa.Table, *, pair: tuple[str, str] | None = None) -> list[To
 
 
 def pairs_of(given: Sequence[Together] | pa.Table) -> list[Together]:
-    """Pairs as they were given, or those that an answer's rows tell."""
+    """Return the given pairs, or those of an answer's rows."""
     return together(given) if isinstance(given, pa.Table) else list(given)
 
 
@@ -101,7 +101,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _ranges(found: pa.Table) -> tuple[IntArray, IntArray, int]:
-    """From when to when each row holds, in µs, and how far apart two rows may be that belong together."""
+    """Return the range of each row in µs, and how far apart two rows of one stretch may be."""
     if {"ref", "lo", "hi"} <= set(found.column_names):
         ref = to_microseconds(found.column("ref"))
         low, high = (
@@ -119,13 +119,13 @@ def _ranges(found: pa.Table) -> tuple[IntArray, IntArray, int]:
 
 
 def _stretches(start: IntArray, end: IntArray, sure: BoolArray, step: int) -> list[tuple[int, int, float]]:
-    """The rows of one pair: start, end, and the share that is certain."""
+    """Return the stretches of one pair: start, end, and the share that is certain."""
     order = np.argsort(start, kind="stable")
     start, end, sure = start[order], end[order], sure[order]
     reached = np.maximum.accumulate(end)
     begins = np.flatnonzero(np.r_[True, start[1:] > reached[:-1] + step])
     weights: FloatArray = np.maximum(end - start, 0).astype(np.float64)
-    if not weights.any():  # instants count each
+    if not weights.any():  # each instant counts as one
         weights = np.ones(len(start))
     found = []
     for a, b in zip(begins.tolist(), [*begins[1:].tolist(), len(start)], strict=True):

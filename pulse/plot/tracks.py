@@ -1,4 +1,4 @@
-"""Tracks on a map: where moving objects went, and which of them went together, where and when.
+"""Plot tracks on a map: where moving objects went, and which of them went together, where and when.
 
 Positions in metres (``x``, ``y``) are drawn in kilometres, degrees (``lon``, ``lat``) as they are; either way a circle on
 the ground is a circle in the picture, as far as a flat map allows.
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_PAIRS = 6
-_MOST_STROKES = 60_000  # of all tracks together; of more, every so many-th
+_MOST_STROKES = 60_000  # of all tracks together; more are joined
 _PER_CURVE = 8
-_NEAR = 600_000_000  # µs to either side of the middle, of what is enlarged
+_NEAR = 600_000_000  # µs on either side of the middle of the enlarged part
 _MEETINGS = 5  # instants at which both places are marked
-_TOUCHING = 2.0  # µs between two segments that follow each other
+_TOUCHING = 2.0  # µs between two consecutive segments
 _DEGREES = {"lon": "lat", "longitude": "latitude"}
 
 
@@ -44,14 +44,19 @@ def plot_tracks(
     whole: bool = False,
     width: float = WIDE,
 ) -> Figure:
-    """All tracks in grey, and the first ``most`` of the pairs in colour while they were together.
+    """Plot all tracks in grey, and the first pairs in colour while they were together.
 
-    A few positions far away from all others are left outside the map, unless it is to be ``whole``; its title says how many.
+    Beside the map are some minutes of the first pair, with both places at the same instants.
 
-    Beside it are some minutes of the first pair, with both places at the same instants. An answer's rows about pairs, as a table,
-    are joined to pairs first (:func:`pulse.plot.together`), the longest first.
-
-    ``x`` and ``y`` are by default attributes of these names, or of longitude and latitude.
+    Parameters
+    ----------
+    batch : segments of the model
+    x, y : attributes of the axes; default those of these names, or longitude and latitude
+    pairs : pairs to highlight, or a table of an answer's rows
+        A table is joined to pairs first (:func:`pulse.plot.together`), the longest first.
+    most : highlight so many pairs
+    whole : if False, a few positions far away from all others are left outside the map, whose title gives their number
+    width : width in inches
     """
     across, up = positions(batch, x, y)
     shown = _known(pairs_of(pairs), batch)[:most]
@@ -87,7 +92,7 @@ def plot_tracks(
 
 
 def positions(batch: SegmentBatch, x: str | None, y: str | None) -> tuple[str, str]:
-    """The attributes that are drawn to the right and upwards: those asked for, or those with the usual names."""
+    """Return the attributes of the horizontal and vertical axis: those given, or those with the usual names."""
     names = batch.schema.modelled_names
     usual = [("x", "y"), *_DEGREES.items()]
     across, up = next((one for one in usual if set(one) <= set(names)), (None, None))
@@ -102,7 +107,7 @@ def positions(batch: SegmentBatch, x: str | None, y: str | None) -> tuple[str, s
 
 
 def _known(pairs: list[Together], batch: SegmentBatch) -> list[Together]:
-    """The pairs of which both have a track here: others may be of times that are not drawn."""
+    """Return the pairs that both have a track here: others may be of times that are not drawn."""
     names = batch.schema.key_names
     if len(names) != 1 or not pairs or not len(batch):
         return pairs
@@ -124,7 +129,7 @@ def _aspect(batch: SegmentBatch, up: str, across: str) -> float:
 
 
 def _strokes(batch: SegmentBatch, across: str, up: str, scale: float) -> FloatArray:
-    """The way of each segment as ``(n, points, 2)``."""
+    """Return the path of each segment as ``(n, points, 2)``."""
     cx, cy = batch.coefficients(across), batch.coefficients(up)
     count = 2 if max(cx.shape[1], cy.shape[1]) <= 2 else _PER_CURVE
     local = (batch.lo[:, None] + (batch.hi - batch.lo)[:, None] * np.linspace(0.0, 1.0, count)).ravel()
@@ -136,7 +141,7 @@ def _all_tracks(axes: Axes, batch: SegmentBatch, across: str, up: str, scale: fl
     from matplotlib.collections import LineCollection
 
     strokes = _strokes(batch, across, up, scale)
-    # A stroke for as many segments of a key as it takes, from the first's start to the last's end.
+    # Join so many segments of a key to one stroke, from the first's start to the last's end.
     if len(strokes) > _MOST_STROKES:
         strokes = _joined(batch, strokes)
     axes.add_collection(
@@ -160,7 +165,7 @@ def _joined(batch: SegmentBatch, strokes: FloatArray) -> FloatArray:
 def _highlight(
     axes: Axes, batch: SegmentBatch, pair: Together, colour: str, across: str, up: str, scale: float
 ) -> Any:
-    """Two tracks while they were together; the mark that says who and when."""
+    """Draw two tracks while they were together; return the legend entry with names and times."""
     from matplotlib.lines import Line2D
 
     start, end = _ends(pair)
@@ -172,7 +177,7 @@ def _highlight(
 
 
 def _enlarge(axes: Axes, batch: SegmentBatch, pair: Together, across: str, up: str, scale: float) -> None:
-    """Some minutes of a pair, and where both were at the same instants."""
+    """Draw some minutes of a pair, and where both were at the same instants."""
     start, end = _ends(pair)
     if end - start > 2 * _NEAR:
         middle = (start + end) // 2
@@ -196,7 +201,7 @@ def _enlarge(axes: Axes, batch: SegmentBatch, pair: Together, across: str, up: s
 def _way(
     batch: SegmentBatch, key: Any, start: int, end: int, across: str, up: str, scale: float
 ) -> FloatArray:
-    """The way of one key between two instants, broken where it was not heard of."""
+    """Return the path of one key between two instants, broken at holes."""
     own = batch.of_key(key).restrict(start, end).sort()
     strokes = _strokes(own, across, up, scale)
     if not len(own):

@@ -1,4 +1,4 @@
-"""The accents of a stream beside its model, and logs of accents in whatever form they are given (semantics 8)."""
+"""Store the accents of a stream beside its model, and read accent logs in any form (semantics 8)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PREFIX = "_accents"
 def log_from(
     accents: Any, splits: Any, schema: StreamSchema, attributes: Collection[str] = (), *, raw: bool = False
 ) -> AccentLog | None:
-    """The log that is given as a path, lines or accents, and a table of splits; None where nothing is.
+    """Build the log from a path, lines or accents, and a table of splits; None where neither is given.
 
-    ``attributes`` are those of the data, of which the schema may have only some; with ``raw`` its tuples are at hand.
+    ``attributes`` are those of the data, of which the schema may have only some; with ``raw`` its tuples are available.
     """
     if accents is None and splits is None:
         return None
@@ -57,14 +57,14 @@ def _from_list(given: list[Any], schema: StreamSchema) -> AccentLog:
 
 
 def write_log(folder: Path, generation: int, log: AccentLog) -> str:
-    """The name of the file that a log is written to."""
+    """Write a log and return the name of its file."""
     name = f"{PREFIX}-{generation:03d}.json"
     (folder / name).write_text(json.dumps(log.to_json(), ensure_ascii=False), encoding="utf-8")
     return name
 
 
 def read_log(path: Path) -> AccentLog:
-    """The log that :func:`write_log` wrote; one that was read is remembered as long as its file stays as it is."""
+    """Read a log that :func:`write_log` wrote; cached as long as its file is unchanged."""
     try:
         found = path.stat()
     except OSError as e:
@@ -81,10 +81,10 @@ def _read(path: Path, modified: int, size: int) -> AccentLog:
 
 
 def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
-    """Segments in the units of the stream's start, restated in those in force at each instant: cut where they change.
+    """Convert segments from the units of the stream's start to those in force at each instant, cutting where these change.
 
-    Bounds have room for the rounding of both ways, from what was recorded to the units of the start and back. What only tuples
-    tell stays as it is (:meth:`AccentLog.told`).
+    Bounds cover the rounding of both conversions, from the recorded units to those of the start and back. Accents that only
+    tuples can follow are not applied (:meth:`AccentLog.told`).
     """
     schema = batch.schema
     relation = Relation.from_table(batch.to_arrow(), Columns.of(schema))
@@ -96,15 +96,15 @@ def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
 
 
 def refuse_accents(model: Path, given: Any) -> None:
-    """Accents that were forgotten are no revision: they change the units of all that came after them."""
+    """Reject accents given to a revision: they change the units of all later data."""
     raise AccentError(
-        f"revise: {given}: accents of {model} cannot be put in afterwards, as they change the units of all data from their "
+        f"revise: {given}: accents of {model} cannot be added later, as they change the units of all data from their "
         "instants on; fit the model anew with all its accents, or, if it has none, ask with pulse query --accents"
     )
 
 
 def unknown(old: AccentLog, new: AccentLog) -> AccentLog:
-    """Of a log that may begin with what is known already, what is new."""
+    """Return the controls of a log that are not in an older one."""
     known = set(old.controls)
     fresh = [i for i, one in enumerate(new.controls) if one not in known]
     return replace(
@@ -115,9 +115,9 @@ def unknown(old: AccentLog, new: AccentLog) -> AccentLog:
 
 
 def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> AccentLog | None:
-    """The accents of a model that is appended to: what is new must lie after the data that is modelled already.
+    """Return the accents of a model after an append: new ones must lie after the modelled data.
 
-    An accent at the instant of the newest tuple would speak of that tuple, too.
+    An accent at the instant of the newest tuple would cover that tuple, too.
     """
     if old is None or new is None:
         early = [] if new is None or end is None else [one for one in new.controls if one.position <= end]
@@ -126,7 +126,7 @@ def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> 
         early = [one for one in new.controls if end is not None and one.position <= end]
     if early:
         raise AccentError(
-            f"--append: {early[0]} at {format_instant(early[0].position)} speaks of data that is modelled already, up to "
+            f"--append: {early[0]} at {format_instant(early[0].position)} covers data that is modelled already, up to "
             f"{format_instant(end or 0)}; fit the model anew with all its accents"
         )
     return new if old is None else old if new is None else old + new

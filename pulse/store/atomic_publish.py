@@ -1,16 +1,16 @@
-"""Directories that appear whole or not at all.
+"""Publish directories atomically: they appear whole or not at all.
 
-A model is written into a hidden folder beside its place (:mod:`pulse.store.staging`). When it is complete the two exchange their
-names in one step, so a killed fit leaves the old model or the new one, and a reader never finds half of one, or none where there
-was one::
+A model is written into a hidden folder beside its place (:mod:`pulse.store.staging`). When it is complete the two exchange
+their names in one step, so a killed fit leaves the old model or the new one, and a reader never finds a partial or missing
+model::
 
-    .NAME.staging  <──exchange──>  NAME        then what is in .NAME.staging, the old model, goes
+    .NAME.staging  <──exchange──>  NAME        then .NAME.staging, now the old model, is removed
 
 Where the system has no such step (:mod:`pulse.store.name_exchange`) there are two renames, and a moment without a model. A
-process that ends in it leaves both hidden folders, which is how everyone who looks for the model next, reader or writer, knows to
-give the old one its name back (:func:`recover`)::
+process killed in between leaves both hidden folders; the next reader or writer detects that and restores the old name
+(:func:`recover`)::
 
-    NAME ──> .NAME.replaced        .NAME.staging ──> NAME        then .NAME.replaced goes
+    NAME ──> .NAME.replaced        .NAME.staging ──> NAME        then .NAME.replaced is removed
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from pulse.store.staging import claimed, recover, remove, replaced_beside
 
 @contextmanager
 def staged(out: str | Path, *, replace: bool = False) -> Iterator[Path]:
-    """A folder to write into; it becomes ``out`` when the block ends well, and is gone when it does not."""
+    """Yield a folder to write into; it becomes ``out`` if the block succeeds, and is removed otherwise."""
     target = Path(out).absolute()
     if target.is_symlink():
-        target = target.resolve()  # what is replaced is the folder, not the link to it
+        target = target.resolve()  # replace the folder, not the link to it
     check_free(target, replace=replace)
     with locked(target, "a fit") if (target / FILE).is_file() else nullcontext():
         yield from _staged(target, replace)
 
 
 def _staged(target: Path, replace: bool) -> Iterator[Path]:
-    made = [folder for folder in target.parents if not folder.exists()]  # the innermost first
+    made = [folder for folder in target.parents if not folder.exists()]  # innermost first
     try:
         with claimed(target) as staging:
-            check_free(target, replace=replace)  # somebody may have been faster
+            check_free(target, replace=replace)  # another process may have been faster
             yield staging
             _publish(staging, target)
     except OSError as e:
@@ -58,7 +58,7 @@ def _staged(target: Path, replace: bool) -> Iterator[Path]:
             _remove_empty(made)
 
 
-# What a file system says that has no room, or does not let us: the user's to mend, not a bug.
+# Errors of a file system without space or permission: the user's to fix, not a bug.
 _REFUSED = {
     errno.EACCES,
     errno.EDQUOT,
@@ -78,12 +78,14 @@ _REFUSED = {
 
 def _remove_empty(folders: list[Path]) -> None:
     for folder in folders:
-        with suppress(OSError):  # somebody else put something in
+        with suppress(OSError):  # another process has written into it
             folder.rmdir()
 
 
 def check_free(target: Path, *, replace: bool) -> None:
-    """Whether a model may be written here: never over something that is none. One that lost its name in a kill has it again."""
+    """Check that a model may be written here, never over other content. Restores the name of a model whose replacement was
+    killed.
+    """
     recover(target)
     if not target.exists():
         return
@@ -98,7 +100,7 @@ def check_free(target: Path, *, replace: bool) -> None:
 
 
 def check_apart(target: Path, inputs: Iterable[str | Path]) -> None:
-    """That none of the files that are read lies in the folder that is to be replaced: they would be gone with it."""
+    """Check that no input file lies in the folder to be replaced: it would be deleted with it."""
     place = target.resolve()
     for one in inputs:
         if Path(one).resolve().is_relative_to(place):
@@ -108,12 +110,12 @@ def check_apart(target: Path, inputs: Iterable[str | Path]) -> None:
 
 
 def _publish(staging: Path, target: Path) -> None:
-    """Let the new folder take the place of the old one, if there is one."""
+    """Replace the old folder, if any, by the new one."""
     if not target.exists():
         staging.rename(target)
         return
     if exchange(staging, target):
-        return  # what is in the staging folder now goes with it
+        return  # the staging folder now holds the old model, and is removed
     old = replaced_beside(target)
     target.rename(old)
     try:

@@ -1,4 +1,4 @@
-"""What can go wrong with a stored model."""
+"""Errors of stored models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class StoreError(PulseError, ValueError):
 
 
 class ModelExistsError(StoreError, FileExistsError):
-    """The output is there already."""
+    """The output exists already."""
 
 
 class ModelNotFoundError(StoreError, FileNotFoundError):
@@ -18,15 +18,15 @@ class ModelNotFoundError(StoreError, FileNotFoundError):
 
 
 class MissingFileError(StoreError, FileNotFoundError):
-    """A file that a model's manifest names is not there."""
+    """A file that a model's manifest names does not exist."""
 
 
 class DamagedModelError(StoreError):
-    """A file of a model that cannot be read, or whose bytes are not those that were written."""
+    """A file of a model that cannot be read, or whose checksum does not match."""
 
 
 class LinkedFileError(StoreError):
-    """A link in a model, or in a folder of a job, that leads to what is not its own."""
+    """A link, in a model or in a folder of a job, to something outside it."""
 
 
 class WriteError(StoreError, OSError):
@@ -34,19 +34,19 @@ class WriteError(StoreError, OSError):
 
 
 class VersionGoneError(StoreError, LookupError):
-    """A version that is not kept, or never was."""
+    """A version that is not kept, or never existed."""
 
 
 class HistoryGoneError(StoreError, LookupError):
-    """Tuples, or an earlier state, that are not kept: the message says how much was needed and how much there is."""
+    """Tuples, or an earlier state, that are not kept: the message states what was needed and what is available."""
 
 
 class SourceChangedError(HistoryGoneError):
-    """A source file is no longer what was modelled."""
+    """A source file has changed since it was modelled."""
 
 
 class HeldAlreadyError(StoreError):
-    """Files to append that the model is of already: all of them, if ``whole``."""
+    """Files to append that the model already contains: all of them, if ``whole``."""
 
     def __init__(self, message: str, *, whole: bool) -> None:
         super().__init__(message)
@@ -54,6 +54,6 @@ class HeldAlreadyError(StoreError):
 
 
 class RevisionUnderWayError(StoreError, BlockingIOError):
-    """Somebody else is changing the model: ``holder`` says who, as far as that is known."""
+    """Another process is changing the model: ``holder`` describes it, as far as known."""
 
     holder = "just now"

@@ -1,6 +1,6 @@
-"""Publishing a version, and what may go then: files that no version needs, such as those of a revision that was killed.
+"""Publish a version, and delete files that no version needs, such as those of a killed revision.
 
-Files that only an older version needs go to ``_old``, so that the folder, read by anybody, is the newest version.
+Files that only an older version needs move to ``_old``, so that the folder, read by any tool, is the newest version.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ that lie beside them. Read it with Pulse, or merge the corrections first: pulse 
 
 
 def forbid_plain_reading(folder: Path) -> None:
-    """Let those who know nothing of layers fail rather than miss them."""
+    """Make readers that do not support layers fail rather than miss them."""
     if not (folder / UNMERGED).exists():
         write_text(folder / UNMERGED, _WARNING)
 
 
 def publish(folder: Path, old: Manifest, new: Manifest) -> None:
-    """Replace the manifest, which is the one step that makes a version the newest; then put the folder in order.
+    """Replace the manifest, the one step that makes a version the newest; then clean up the folder.
 
-    The old manifest stays as it is under another name, the same file, so that caches know it again.
+    The old manifest is hard-linked under another name, so that caches recognise it.
     """
     path = manifest_path(folder, old.version)
     path.unlink(missing_ok=True)
@@ -48,9 +48,9 @@ def publish(folder: Path, old: Manifest, new: Manifest) -> None:
 
 
 def sweep(folder: Path, manifest: Manifest) -> None:
-    """Put the folder in order. Only for who holds the model's lock: others' drafts would go too.
+    """Clean up the folder. Call it only while holding the model's lock: it deletes the drafts of other processes, too.
 
-    The version before stays readable until the next change, so that whoever reads it now can finish.
+    The previous version stays readable until the next change, so that its readers can finish.
     """
     stay = {*manifest.kept, manifest.version - 1}
     older: set[str] = set()
@@ -61,7 +61,7 @@ def sweep(folder: Path, manifest: Manifest) -> None:
         elif found:
             older |= _names(folder, int(found[1]))
     for path in sorted([*folder.iterdir(), *((folder / OLD).iterdir() if (folder / OLD).is_dir() else ())]):
-        _settle(folder, path, manifest, older)
+        _clean_up(folder, path, manifest, older)
     for path in sorted((folder / ASIDE).glob("*")):
         if _DRAFT.fullmatch(path.name) or version_of(path.name, "revisions-") > manifest.version:
             path.unlink()
@@ -72,14 +72,14 @@ def sweep(folder: Path, manifest: Manifest) -> None:
 
 
 def _names(folder: Path, version: int) -> set[str]:
-    """The files of an older version; none of one whose manifest cannot be read, which is said when somebody asks for it."""
+    """Return the files of an older version; none where its manifest cannot be read, which is reported when it is opened."""
     try:
         return Manifest.read(folder, version).names
     except StoreError:
         return set()
 
 
-def _settle(folder: Path, path: Path, manifest: Manifest, older: set[str]) -> None:
+def _clean_up(folder: Path, path: Path, manifest: Manifest, older: set[str]) -> None:
     name = path.name
     if _DRAFT.fullmatch(name):
         path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""One at a time: who changes a stored model, or runs a job on a checkpoint, holds its lock, and a second one is refused.
+"""Lock a stored model or a checkpoint: one process changes it at a time, others are rejected.
 
-The lock is the system's, on a file such as ``_lock`` of the folder, so that it ends with the process that holds it, however that
-ends. The file is the folder's own: a link in its place is refused, and what it points to stays as it is.
+The lock is the system's, on a file such as ``_lock`` of the folder, so that it ends with the process that holds it, even if
+killed. The file must be the folder's own: a link in its place is rejected, and its target stays unchanged.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ LOCK = "_lock"
 
 @contextmanager
 def locked(folder: str | Path, what: str) -> Iterator[None]:
-    """Hold the lock of a model for the length of the block; ``what`` is said to whoever comes meanwhile."""
+    """Hold the lock of a model for the length of the block; ``what`` describes the holder to others."""
     with locked_file(Path(folder) / LOCK, str(folder), what):
         yield
 
 
 @contextmanager
 def locked_file(path: Path, subject: str, what: str, *, remove: bool = False) -> Iterator[None]:
-    """Hold the lock on a file, which is made for it, and removed at the end of the block if ``remove`` says so.
+    """Hold the lock on a file, which is created for it, and removed at the end of the block with ``remove``.
 
-    Messages are about the ``subject`` that is being changed.
+    Messages name the ``subject`` that is being changed.
     """
     handle = take(path, subject, what)
     try:
         yield
     finally:
         if remove:
-            path.unlink(missing_ok=True)  # who has opened it by then sees that it is gone, and makes another
+            path.unlink(
+                missing_ok=True
+            )  # a process that has it open by then detects the removal, and creates another
         release(handle)
 
 
 def take(path: Path, subject: str, what: str) -> int:
-    """The file opened, locked, and with a text that says who holds it and for what; :func:`release` ends it."""
+    """Open and lock the file, and write into it who holds it and why; :func:`release` ends it."""
     handle = _take(path, subject)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     text = f"{what}, process {os.getpid()} on {socket.gethostname()} since {now}"
@@ -54,7 +56,7 @@ def take(path: Path, subject: str, what: str) -> int:
 
 
 def release(handle: int) -> None:
-    """Let go of a lock."""
+    """Release a lock."""
     fcntl.flock(handle, fcntl.LOCK_UN)  # not left to closing: a fork of this process may hold it open
     os.close(handle)
 
@@ -72,14 +74,14 @@ def _take(path: Path, subject: str) -> int:
             )
             refusal.holder = holder or refusal.holder
             raise refusal from None
-        # It may have been replaced between opening and locking: then this is the lock of one that is gone.
+        # The file may have been replaced between opening and locking: then this locks a deleted file.
         if path.exists() and path.stat().st_ino == os.fstat(handle).st_ino:
             return handle
         os.close(handle)
 
 
 def _open(path: Path, subject: str) -> int:
-    """The file of a lock, made if it is not there. It is written to, so it must be a file under this name alone."""
+    """Open the file of a lock, or create it. It is written to, so it must be a regular file with no other name."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as e:

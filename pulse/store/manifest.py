@@ -1,11 +1,11 @@
-"""The manifest of a stored model: everything about it that is not a segment.
+"""The manifest of a stored model: everything about it except the segments.
 
-``_pulse.json`` in the model's directory. Fields that a reader does not know are kept out of its way, a higher
-``format_version`` is refused. A model whose files are corrected by layers (:mod:`pulse.store.versions.layers`) has the format
-version 2, so that a reader that knows nothing of layers refuses it; without layers it is 1, as ever.
+It is ``_pulse.json`` in the model's directory. Readers ignore unknown fields and reject a higher ``format_version``. A model
+whose files are corrected by layers (:mod:`pulse.store.versions.layers`) has format version 2, so that readers without support
+for layers reject it; without layers it is 1.
 
-A model has versions: the first fit is 1, every revision and every ``--append`` makes the next. The manifest of an older
-version lies in ``_pulse-VVV.json``, as long as the version is kept.
+A model has versions: the first fit is 1, every revision and every ``--append`` makes the next. The manifest of an older version
+is ``_pulse-VVV.json``, as long as the version is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from pulse._version import VERSION
 from pulse.core.errors import SchemaError
-from pulse.core.plane import Plane
+from pulse.core.plane import UNBOUNDED, Plane
 from pulse.core.schema import StreamSchema
 from pulse.store.errors import ModelNotFoundError, StoreError, VersionGoneError
 from pulse.store.link_checks import check_own
@@ -27,16 +27,16 @@ from pulse.store.staging import recover
 
 FILE = "_pulse.json"
 FORMAT, FORMAT_VERSION = "pulse-model", 2
-_LOOKS = 5  # for a manifest that was there and is not, while others replace the model
+_LOOKS = 5  # attempts to read a manifest that disappears while others replace the model
 PLAIN_VERSION = 1  # of models without layers
 OLD, ASIDE = FOLDERS = "_old", "_aside"
-"""Folders in that of a model: files that only older versions need, and tuples that had no place in it."""
+"""Subfolders of a model: files that only older versions need, and rejected tuples."""
 _DISTORTION = re.compile(r"x, y: metres, .*: distances within ([0-9.e+-]+) %")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was modelled. ``modelled``: how many of its bytes are of columns in the model; None where nobody knows."""
+    """A file that was modelled. ``modelled``: the bytes of its modelled columns; None where unknown."""
 
     path: str
     bytes: int
@@ -46,23 +46,23 @@ class Source:
 
 @dataclass(frozen=True)
 class LayerFile:
-    """A file of corrections to a part: how many segments it withdraws and puts in, points among both."""
+    """A file of corrections to a part: how many segments it withdraws and inserts, and the points among both."""
 
     name: str
     version: int
     withdrawn: int
     put: int
-    points: int  # put in, less those withdrawn
+    points: int  # inserted less withdrawn
     keys: int
     bytes: int
     start: int | None
     end: int | None
-    known: int | None  # the newest instant at which something in it came to be known
+    known: int | None  # the newest known time in it
 
 
 @dataclass(frozen=True)
 class PartFile:
-    """A file of segments, and what a query can tell from it without opening it; the figures are the file's own."""
+    """A file of segments, with statistics that let a query skip it unopened; they ignore layers."""
 
     name: str
     segments: int
@@ -71,25 +71,25 @@ class PartFile:
     bytes: int
     start: int | None  # microseconds since the epoch, rounded outwards
     end: int | None
-    layers: tuple[LayerFile, ...] = ()  # that correct it, the oldest first
+    layers: tuple[LayerFile, ...] = ()  # corrections to it, oldest first
 
     @property
     def rows(self) -> int:
-        """Segments that are left after all corrections, points included."""
+        """Return the number of segments after all corrections, points included."""
         return self.segments + sum(layer.put - layer.withdrawn for layer in self.layers)
 
     @property
     def points_left(self) -> int:
-        """Points among :attr:`rows`."""
+        """Return the number of points among :attr:`rows`."""
         return self.points + sum(layer.points for layer in self.layers)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The file and its layers."""
+        """Return the names of the file and its layers."""
         return (self.name, *(layer.name for layer in self.layers))
 
     def to_fields(self) -> dict[str, Any]:
-        """For JSON; a file without layers looks as it did before there were any."""
+        """Return the fields for JSON, without ``layers`` where there are none."""
         fields = asdict(self)
         if not self.layers:
             del fields["layers"]
@@ -97,14 +97,14 @@ class PartFile:
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> PartFile:
-        """What :meth:`to_fields` gave."""
+        """Read the output of :meth:`to_fields`."""
         layers = tuple(LayerFile(**layer) for layer in fields.get("layers", ()))
         return cls(**{**fields, "layers": layers})
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a model is of, how it was made, and how good it is."""
+    """The contents, origin and quality of a model."""
 
     schema: StreamSchema
     fit: dict[str, Any]
@@ -113,9 +113,9 @@ class Manifest:
     counts: dict[str, Any]  # tuples, late, not_finite, superseded, …
     statistics: dict[str, Any]  # per attribute: worst achieved err and drift
     created: str
-    statements: tuple[str, ...] = ()  # what reading the source did beyond reading
+    statements: tuple[str, ...] = ()  # notes on what the reader did to the source
     pulse_version: str = VERSION
-    fits: int = 1  # how many it is made of: the first, and those appended
+    fits: int = 1  # number of fits: the first, and those appended
     version: int = 1
     kept: tuple[int, ...] = ()  # older versions that are kept on request
     since: int | None = None  # AS OF is answered from this instant on; None: from the beginning
@@ -124,47 +124,49 @@ class Manifest:
     history: dict[str, Any] = field(
         default_factory=dict
     )  # where the tuples are: see pulse.store.tuples.tuple_history
-    stale: bool = False  # files hold drifts that a revision has made void
-    accents: str | None = None  # the file of the stream's accents: the model is in the units of its start
+    stale: bool = False  # files hold drifts that a revision has invalidated
+    accents: str | None = None  # the file of the stream's accents; the model is in the units of its start
 
     @property
     def segments(self) -> int:
-        """Ranges, points left out."""
+        """Return the number of segments, without points."""
         return sum(file.rows - file.points_left for file in self.files)
 
     @property
     def points(self) -> int:
-        """Points."""
+        """Return the number of points."""
         return sum(file.points_left for file in self.files)
 
     @property
     def has_layers(self) -> bool:
-        """Whether some file is corrected by another."""
+        """Check whether some file is corrected by another."""
         return any(file.layers for file in self.files)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the files by themselves are the model."""
+        """Check whether the files alone are the model."""
         return not self.has_layers and not self.stale
 
     @property
     def revised(self) -> bool:
-        """Whether tuples have been revised since the first fit."""
+        """Check whether tuples have been revised since the first fit."""
         return any(change["what"] == "revised" for change in self.changes)
 
     @property
     def drift_is_void(self) -> bool:
-        """Whether no drift is certified any more: the model was revised, and nobody asked for a bound on it (semantics 7.2)."""
+        """Check whether no drift is certified any more: the model was revised, and the fit had no bound on drift (semantics
+        7.2).
+        """
         return self.revised and not any(self.fit.get("drift", {}).values())
 
     @property
     def end(self) -> int | None:
-        """Where the newest segment ends, rounded up to the microsecond."""
+        """Return the end of the newest segment, rounded up to the microsecond."""
         return max(self.bounds[1], default=None)
 
     @property
     def bounds(self) -> tuple[list[int], list[int]]:
-        """Where the files' and layers' first segments begin, and where their last ones end."""
+        """Return the starts of the files' and layers' first segments, and the ends of their last ones."""
         files: list[PartFile | LayerFile] = []
         for file in self.files:
             files += [file, *file.layers]
@@ -175,26 +177,26 @@ class Manifest:
 
     @property
     def names(self) -> set[str]:
-        """Every file that reading this version may open."""
+        """Return every file that reading this version may open."""
         return {name for file in self.files for name in file.names}
 
     @property
     def tuples(self) -> int:
-        """Tuples that fits have read, whether modelled or set aside, with what revisions put in or took away."""
+        """Return the number of tuples that fits have read, modelled or rejected, plus and minus those of revisions."""
         return int(self.counts.get("tuples") or 0)
 
     @property
     def modelled(self) -> int:
-        """Tuples that the model is of: without those that fits set aside, unless a revision put them in."""
+        """Return the number of modelled tuples: without those that fits rejected, unless a revision inserted them."""
         return self.tuples - sum(int(self.counts.get(name) or 0) for name in ("late", "not_finite"))
 
     @property
     def late_put_in(self) -> int:
-        """Late tuples that revisions have put in after all."""
+        """Return the number of late tuples that revisions have inserted."""
         return sum(int(change.get("counts", {}).get("late") or 0) for change in self.changes)
 
     def to_json(self) -> str:
-        """The file's text."""
+        """Return the file's text."""
         fields = {
             "format": FORMAT,
             "format_version": PLAIN_VERSION if self.is_plain else FORMAT_VERSION,
@@ -221,7 +223,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: str | Path, version: int | None = None) -> Manifest:
-        """The manifest of the model in this folder, of the newest version or of an older one that is kept."""
+        """Read the manifest of the model in this folder, of the newest version or of an older one that is kept."""
         newest = cls._read(folder, Path(folder) / FILE)
         if version is None or version == newest.version:
             return newest
@@ -280,7 +282,7 @@ class Manifest:
 
 
 def _text(folder: str | Path, path: Path) -> bytes | None:
-    """What a manifest's file holds; None where there is none. One that is being replaced may be away at the first look."""
+    """Return the content of a manifest's file; None where there is none. Retries, as it may be missing while it is replaced."""
     for _ in range(_LOOKS):
         check_own(folder, FOLDERS)
         try:
@@ -291,9 +293,9 @@ def _text(folder: str | Path, path: Path) -> bytes | None:
 
 
 def _with_plane(schema: StreamSchema, statements: tuple[str, ...]) -> StreamSchema:
-    """The schema with the plane of its positions; of a model from before that was noted, as the statement of its reader has it.
+    """Add the plane of its positions to the schema; for a model from before it was recorded, from its reader's note.
 
-    That is rounded to two digits, and speaks of nearly all positions: what is outside is taken to be no better.
+    The note is rounded to two digits and covers nearly all positions; those outside are assumed to be no better.
     """
     if schema.plane is not None:
         return schema
@@ -301,9 +303,9 @@ def _with_plane(schema: StreamSchema, statements: tuple[str, ...]) -> StreamSche
     if not found or not {"x", "y"} <= {*schema.modelled_names}:
         return schema
     worst = max(float(one[1]) for one in found)
-    return replace(schema, plane=Plane(min(1.05 * worst / 100.0, 1.0), 1.0))
+    return replace(schema, plane=Plane(min(1.05 * worst / 100.0, UNBOUNDED), UNBOUNDED))
 
 
 def manifest_path(folder: str | Path, version: int) -> Path:
-    """Where the manifest of an older version lies."""
+    """Return the path of an older version's manifest."""
     return Path(folder) / f"_pulse-{version:03d}.json"

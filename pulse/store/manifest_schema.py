@@ -1,7 +1,7 @@
-"""What a manifest's JSON must look like before anything in it is believed: kinds of values, and names that stay in their folder.
+"""Validate a manifest's JSON before it is used: kinds of values, and names that stay in their folder.
 
-A manifest may be damaged, or come from somebody else. Its names are opened, linked and, as versions go, deleted; its counts size
-arrays. So all of that is looked at when it is read, once.
+A manifest may be damaged, or come from somebody else. Its names are opened, linked and, with old versions, deleted; its counts
+size arrays. So all of it is checked once, when it is read.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ Check = Callable[[Any, str], None]
 
 
 class ShapeError(ValueError):
-    """Where a manifest is not what it should be; the reader of manifests says which file it is."""
+    """A manifest field that is malformed; the reader of manifests adds the file's name."""
 
 
 def check_manifest(fields: Any) -> None:
-    """That the fields of a manifest are of their kinds, and names those of files in its folder."""
+    """Check that the fields of a manifest have the right kinds, and that names stay in its folder."""
     _MANIFEST(fields, "")
 
 
 def is_plain_name(name: Any) -> bool:
-    """Whether a name is that of a file in a folder, and not a way out of it.
+    """Check whether a name is that of a file in a folder, and not a path out of it.
 
     >>> is_plain_name("part-000-00000.parquet"), is_plain_name("../x"), is_plain_name("/etc/passwd"), is_plain_name("..")
     (True, False, False, False)
@@ -85,7 +85,7 @@ def _list(check: Check) -> Check:
 
 
 def _by_name(check: Check) -> Check:
-    """An object with whatever keys."""
+    """Check an object with any keys."""
 
     def checked(value: Any, at: str) -> None:
         _object(value, at)
@@ -96,7 +96,7 @@ def _by_name(check: Check) -> Check:
 
 
 def _record(needed: dict[str, Check], others: dict[str, Check] | None = None) -> Check:
-    """An object with these keys; those of ``others`` may be missing."""
+    """Check an object with these keys; those of ``others`` are optional."""
 
     def checked(value: Any, at: str) -> None:
         _object(value, at)
@@ -117,7 +117,7 @@ def _number(value: Any, at: str) -> None:
 
 
 def _counted(value: Any, at: str) -> None:
-    """A count, counts by name, or names of files that the counted lies in."""
+    """Check a count, counts by name, or names of files that hold the counted rows."""
     if isinstance(value, dict):
         _by_name(_counted)(value, at)
     elif isinstance(value, list):

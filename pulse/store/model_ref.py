@@ -1,4 +1,4 @@
-"""Which model, and as of when: all it takes to open it, in any process."""
+"""A reference to a stored model: all that is needed to open it, in any process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ModelRef:
 
     @classmethod
     def of(cls, given: str | os.PathLike[str] | ModelRef | Model) -> ModelRef:
-        """From a path, or from a model as it was opened.
+        """Build a reference from a path, or from an open model.
 
         >>> ModelRef.of("prices")
-        Stored(path='prices', version=None, as_of=None)
+        ModelRef(path='prices', version=None, as_of=None)
         """
         if isinstance(given, ModelRef):
             return given
@@ -32,11 +32,11 @@ class ModelRef:
         return given.stored
 
     def open(self) -> Model:
-        """The model."""
+        """Open the model."""
         from pulse.store.model import Model
 
         return Model(self)
 
     def pinned(self) -> ModelRef:
-        """The same with the version that answers now, so that all who read it read the same."""
+        """Return the reference with the current version, so that all readers see the same one."""
         return self if self.version is not None else replace(self, version=self.open().version)

@@ -1,4 +1,4 @@
-"""Two folders exchange their names in one step, where the system can: nobody ever finds either name without a folder."""
+"""Exchange the names of two folders in one step, where the system can: neither name is ever missing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders of one file system; whether that was done. Where the system, or its file system, has no
-    such step nothing is done."""
+    """Exchange the names of two folders of one file system; return False, doing nothing, where that is not supported."""
     call = _renameat2()
     if call is None:
         return False
@@ -30,7 +29,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 @cache
 def _renameat2() -> Any:
-    """Linux's system call of this name, as its C library offers it."""
+    """Return Linux's system call of this name from the C library."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is not None:
         call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]

@@ -1,4 +1,4 @@
-"""Files of a stored model, read with their checksums; what is damaged or gone is said with the model's words."""
+"""Read files of a stored model with their checksums, and report damaged or missing ones as errors of the model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pulse.store.errors import DamagedModelError, MissingFileError
 
 @contextmanager
 def readable(path: str | Path) -> Iterator[None]:
-    """Turn what Arrow and the system raise about a file of a model into a :class:`StoreError` that names it."""
+    """Convert errors of Arrow and the system about a file of a model to a :class:`StoreError` that names it."""
     try:
         yield
     except PulseError:
         raise
     except FileNotFoundError as e:
         raise MissingFileError(
-            f"{e.filename or path}: this file of the model is not there; restore it, or fit the model anew"
+            f"{e.filename or path}: this file of the model is missing; restore it, or fit the model anew"
         ) from e
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as e:
         reason = " ".join(str(e).split())[:300] or type(e).__name__
@@ -34,36 +34,36 @@ def readable(path: str | Path) -> Iterator[None]:
 
 
 def read_parquet(path: str | Path, **options: Any) -> pa.Table:
-    """A file as a table; ``options`` are those of ``pyarrow.parquet.read_table``."""
+    """Read a file as a table; ``options`` are those of ``pyarrow.parquet.read_table``."""
     with readable(path):
-        if not Path(path).is_file():  # of a folder Arrow would read what is in it
+        if not Path(path).is_file():  # Arrow would read the contents of a folder
             raise FileNotFoundError(2, "no such file", str(path))
         table = pq.read_table(path, page_checksum_verification=True, **options)
-    # Arrow leaves out what is not there.
+    # Arrow omits missing columns.
     check_columns(path, table.column_names, options.get("columns") or ())
     return table
 
 
 def check_columns(path: str | Path, have: Iterable[str], wanted: Iterable[str]) -> None:
-    """That a file has the columns that the manifest promises."""
+    """Check that a file has the columns that the manifest promises."""
     known = list(have)
     missing = [name for name in wanted if name not in known]
     if missing:
         raise DamagedModelError(
-            f"{path}: expected a column '{missing[0]}', as the model's manifest says; there are: {', '.join(known)}; "
+            f"{path}: expected a column '{missing[0]}', as in the model's manifest; there are: {', '.join(known)}; "
             "restore the file and the manifest, or fit the model anew"
         )
 
 
 @contextmanager
 def open_parquet(path: str | Path) -> Iterator[pq.ParquetFile]:
-    """A file to read parts of."""
+    """Open a file to read parts of it."""
     with readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         yield file
 
 
 def files_as_dataset(paths: Iterable[str | Path]) -> ds.Dataset:
-    """Several files as one dataset; reading it is to be done within :func:`readable`."""
+    """Open several files as one dataset; read it within :func:`readable`."""
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     format = ds.ParquetFileFormat(default_fragment_scan_options=checked)
     names = [str(path) for path in paths]

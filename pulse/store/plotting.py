@@ -1,4 +1,4 @@
-"""Pictures of stored models: which segments are read for them, and the tuples to draw with them."""
+"""Plot stored models: choose the segments to read, and the tuples to draw with them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def picture(
     keys: int = MOST_KEYS,
     width: float = WIDE,
 ) -> Figure:
-    """A model over its tuples; see :meth:`Model.plot`."""
+    """Plot a model over its tuples; see :meth:`Model.plot`."""
     require()
     batch = segments_for(model, key=key, start=start, end=end, keys=keys)
     rows = None if tuples is None else tuples_for(batch, tuples, model.schema, start, end)
@@ -54,14 +54,14 @@ def track_picture(
     whole: bool = False,
     width: float = WIDE,
 ) -> Figure:
-    """The tracks of all keys, or of one; see :meth:`Model.plot_tracks`."""
+    """Plot the tracks of all keys, or of one; see :meth:`Model.plot_tracks`."""
     require()
     batch = segments_for(model, key=key, start=start, end=end)
     return plot_tracks(batch, x=x, y=y, pairs=pairs, most=most, whole=whole, width=width)
 
 
 def segments_for(model: Model, *, key: Any, start: Any, end: Any, keys: int | None = None) -> SegmentBatch:
-    """The segments of one key, of the first ``keys`` keys, or of all, in the units that were in force."""
+    """Read the segments of one key, of the first ``keys`` keys, or of all, in the units in force."""
     if key is not None:
         found = model.read(key=key, start=start, end=end, recorded=True)
         if not len(found):
@@ -80,8 +80,8 @@ def segments_for(model: Model, *, key: Any, start: Any, end: Any, keys: int | No
 
 
 def _when(start: Any, end: Any) -> str:
-    said = [f"from {start}" if start is not None else "", f"to {end}" if end is not None else ""]
-    return "".join(f" {one}" for one in said if one)
+    parts = [f"from {start}" if start is not None else "", f"to {end}" if end is not None else ""]
+    return "".join(f" {one}" for one in parts if one)
 
 
 def _some_keys(model: Model) -> str:
@@ -99,7 +99,7 @@ def tuples_for(
     start: Any = None,
     end: Any = None,
 ) -> pa.Table:
-    """The tuples of the keys of these segments, within the time asked for; from a table or from files, read piece by piece."""
+    """Read the tuples of these segments' keys within the time range, from a table or from files, piece by piece."""
     names = [*schema.key_names, schema.time, *schema.modelled_names]
     if isinstance(tuples, pa.Table):
         for name in names:

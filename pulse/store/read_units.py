@@ -1,8 +1,8 @@
-"""What one worker reads of a stored model: whole keys, so that per-key work needs no exchange.
+"""Split a stored model into units for workers: whole keys, so that work per key needs no exchange.
 
 Files of one fit hold different keys; after ``--append`` a key may lie in a file of each fit. So a unit is a set of files that
-share no key with any other, or a share of the keys of a large set. The layers over a file belong to its unit: what one of them
-withdraws may lie in any file, or earlier layer, of the unit.
+share no key with any other, or a share of the keys of a large set. The layers over a file belong to its unit: a layer may
+withdraw segments of any file, or earlier layer, of the unit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ReadUnit:
 
 
 def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[ReadUnit, ...]:
-    """All units of a model: together they hold every segment once.
+    """Return all units of a model: together they hold every segment once.
 
     Large sets are cut into shares of about :data:`ROWS` segments, and further until there are ``at_least`` units, as far as
     keys allow; not if ``shared`` is false.
@@ -49,13 +49,13 @@ def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Read
     files = model.manifest.files
     total = sum(file.rows for file in files)
     found = []
-    for together in _together(model, files):
-        rows, keys = sum(file.rows for file in together), max(_most_keys(file) for file in together)
+    for group in _files_by_keys(model, files):
+        rows, keys = sum(file.rows for file in group), max(_most_keys(file) for file in group)
         shares = 1
         if shared and model.schema.key_names:
             wanted = max(math.ceil(rows / ROWS), round(at_least * rows / max(total, 1)))
             shares = max(1, min(wanted, keys))
-        names = tuple(file.name for file in together)
+        names = tuple(file.name for file in group)
         found += [ReadUnit(names, share, shares) for share in range(shares)]
     return tuple(found)
 
@@ -67,24 +67,24 @@ def _most_keys(file: PartFile) -> int:
 def read_unit(
     model: Model, unit: ReadUnit, columns: list[str], keys: pc.Expression | None = None
 ) -> pa.Table:
-    """These columns (keys, ``ref``, ``lo`` and ``hi`` among them) of the unit's segments, corrected, by key and time.
+    """Read these columns (keys, ``ref``, ``lo`` and ``hi`` among them) of the unit's segments, corrected, by key and time.
 
-    ``keys`` is a condition on whole keys, or on them and ``ref``, for units that are no share: row groups that hold nothing of
-    the kind are not read.
+    ``keys`` is a condition on whole keys, or on them and ``ref``, for units with one share: row groups without matches are
+    skipped.
     """
     by_name = {file.name: file for file in model.manifest.files}
     files = [by_name[name] for name in unit.files]
     layers = [layer for file in files for layer in file.layers]
     names = [*unit.files, *(layer.name for layer in layers)]
-    asked = [columns] * len(files) + [[*OWN, *columns]] * len(layers)
+    wanted = [columns] * len(files) + [[*OWN, *columns]] * len(layers)
     if unit.shares == 1:
         found = [
             read_parquet(model.file(name), columns=own, filters=keys)
-            for name, own in zip(names, asked, strict=True)
+            for name, own in zip(names, wanted, strict=True)
         ]
     else:
         assert keys is None, "a share is of all keys"
-        found = _read_share(model, unit, names, asked)
+        found = _read_share(model, unit, names, wanted)
     tables = found[: len(files)]
     if layers:
         versions = [layer.version for layer in layers]
@@ -99,7 +99,7 @@ def read_unit(
 
 
 def _read_share(model: Model, unit: ReadUnit, files: list[str], columns: list[list[str]]) -> list[pa.Table]:
-    """Of each file the rows of the share's keys: neighbours in the order of keys, in which every file is sorted."""
+    """Read the rows of the share's keys from each file: they are contiguous, as every file is sorted by key."""
     tables = []
     for name, cuts, wanted in zip(files, _cuts(model, unit, files), columns, strict=True):
         begin, end = cuts[unit.share : unit.share + 2]
@@ -114,18 +114,18 @@ _FINDING = threading.Lock()
 
 
 def _cuts(model: Model, unit: ReadUnit, files: list[str]) -> list[list[int]]:
-    """Per file where each share begins, and the end. Found once for all shares: it takes looking at all keys."""
-    asked = str(model.path.absolute()), model.stamp, tuple(files), unit.shares
-    with _FINDING:  # others wait, since they need the same
-        if asked not in _CUTS:
-            _CUTS[asked] = _find_cuts(model, unit.shares, files)
+    """Return per file the start of each share, and the end. Computed once for all shares, as it reads all keys."""
+    cache_key = str(model.path.absolute()), model.stamp, tuple(files), unit.shares
+    with _FINDING:  # others wait, as they need the same result
+        if cache_key not in _CUTS:
+            _CUTS[cache_key] = _find_cuts(model, unit.shares, files)
             while len(_CUTS) > _CUTS_KEPT:
                 _CUTS.popitem(last=False)
-        return _CUTS[asked]
+        return _CUTS[cache_key]
 
 
 def _find_cuts(model: Model, shares: int, files: list[str]) -> list[list[int]]:
-    """A share begins with the first key that begins in it when all rows are dealt evenly; one may be left without any."""
+    """Find the first key of each share when all rows are divided evenly; a share may be empty."""
     names = list(model.schema.key_names)
     texts = [name for name, type_ in model.schema.key if pa.types.is_string(type_)]
     listed, starts = [], []
@@ -150,7 +150,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _read_rows(file: pq.ParquetFile, begin: int, end: int, columns: list[str]) -> pa.Table:
-    """Rows of a file, from the row groups that hold some."""
+    """Read rows of a file from the row groups that hold them."""
     check_columns("the model", file.schema_arrow.names, columns)
     sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
     offsets = np.concatenate(([0], np.cumsum(sizes)))
@@ -166,7 +166,7 @@ def _texts(keys: pa.Table) -> list[str]:
 
 
 def _starts(keys: pa.Table, names: list[str]) -> IntArray:
-    """The first row of every key of a file, which is sorted by key; none of an empty one."""
+    """Return the first row of every key of a file sorted by key; empty for an empty file."""
     return np.flatnonzero(np.diff(_ranks(keys, names), prepend=-1)).astype(np.int64)
 
 
@@ -174,8 +174,8 @@ def _ranks(keys: pa.Table, names: list[str]) -> IntArray:
     return key_ranks([keys.column(name).combine_chunks() for name in names], keys.num_rows)
 
 
-def _together(model: Model, files: Iterable[PartFile]) -> list[list[PartFile]]:
-    """Files that share keys, and their closing points."""
+def _files_by_keys(model: Model, files: Iterable[PartFile]) -> list[list[PartFile]]:
+    """Group files that share keys, with their closing points."""
     files = list(files)
     if not model.schema.key_names:
         return [files] if files else []
@@ -194,7 +194,7 @@ def _keys_of(model: Model, file: PartFile) -> set[str]:
 
 
 def _connected(files: list[PartFile], keys: list[set[str]]) -> list[list[PartFile]]:
-    """Files joined into sets until no two sets share a key."""
+    """Merge files into sets until no two sets share a key."""
     set_of: dict[str, int] = {}
     parent = list(range(len(files)))
 
@@ -213,7 +213,7 @@ def _connected(files: list[PartFile], keys: list[set[str]]) -> list[list[PartFil
 
 
 def own_lineage(model: Model, unit: ReadUnit) -> tuple[pa.Table, pa.ListArray]:
-    """The unit's segments with all columns, and each as the only entry of its lineage."""
+    """Return the unit's segments with all columns, each as the only entry of its lineage."""
     table = read_unit(model, unit, model.schema.arrow_schema().names)
     batch = SegmentBatch.from_arrow(table, model.schema, check=False)
     return table, batch.own_lineage()

@@ -1,4 +1,4 @@
-"""A stored model in a line, and as a table for notebooks; both from its manifest alone."""
+"""Summarise a stored model in a line, and as an HTML table for notebooks; both from its manifest alone."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from pulse.store.model import Model
 
 
-def spoken(model: Model) -> str:
-    """What it is of, how large and how good it is, until when."""
+def summary(model: Model) -> str:
+    """Summarise the contents, size, bounds and end of a model in a line."""
     manifest, schema = model.manifest, model.schema
     which = f"version {manifest.version}" if manifest.version > 1 or manifest.kept else ""
     known = "" if model.as_of is None else f"as of {format_instant(model.as_of)}"
     parts = [part for part in (which, known, _size(model)) if part]
-    bounds = "; ".join(f"{name}: {truth}, {_asked(model, name)}" for name, truth in schema.modelled)
+    bounds = "; ".join(f"{name}: {truth}, {_requested(model, name)}" for name, truth in schema.modelled)
     key = f"by {', '.join(schema.key_names)}" if schema.key else "no key"
     end = "" if manifest.end is None else f", until {format_instant(manifest.end)}"
     return f"{', '.join(parts)}; {bounds}; {key}, time {schema.time}{end}"
 
 
 def html_of(model: Model) -> str:
-    """The same as a table: a row for each attribute, with the bound that was asked and the worst that is certified."""
+    """Summarise a model as a table: a row for each attribute, with the requested bound and the worst certified one."""
     schema = model.schema
     achieved = model.manifest.statistics.get("attributes", {})
     rows: list[tuple[Any, ...]] = [(name, "key", str(type_), "", "", "") for name, type_ in schema.key]
@@ -31,20 +31,22 @@ def html_of(model: Model) -> str:
     for name, truth in schema.modelled:
         worst = achieved.get(name, {})
         drift = None if model.manifest.drift_is_void else worst.get("worst_drift")
-        rows.append((name, "modelled", str(truth), _asked(model, name), worst.get("worst_err", ""), drift))
+        rows.append(
+            (name, "modelled", str(truth), _requested(model, name), worst.get("worst_err", ""), drift)
+        )
     rows += [(name, "kept", str(type_), "", "", "") for name, type_ in schema.unmodelled]
     header = ["attribute", "role", "type or truth", "asked", "worst error", "worst drift"]
-    said = [f"{model.path}: {_size(model)}"]
+    notes = [f"{model.path}: {_size(model)}"]
     if model.manifest.end is not None:
-        said.append(f"until {format_instant(model.manifest.end)}")
+        notes.append(f"until {format_instant(model.manifest.end)}")
     if model.as_of is not None:
-        said.append(f"as of {format_instant(model.as_of)}")
+        notes.append(f"as of {format_instant(model.as_of)}")
     kept = model.manifest.kept
     also = f", also kept: {', '.join(map(str, kept))}" if kept else ""
-    said.append(f"version {model.version}{also}")
+    notes.append(f"version {model.version}{also}")
     if model.manifest.accents is not None:
-        said.append("with accents, in the units of the stream's start")
-    return html.paragraph("; ".join(said)) + html.table(header, rows)
+        notes.append("with accents, in the units of the stream's start")
+    return html.paragraph("; ".join(notes)) + html.table(header, rows)
 
 
 def _size(model: Model) -> str:
@@ -55,10 +57,10 @@ def _size(model: Model) -> str:
     return f"{manifest.segments:,} segments of {manifest.modelled:,} tuples{per}"
 
 
-def _asked(model: Model, name: str) -> str:
-    """The bounds that a fit was asked for."""
+def _requested(model: Model, name: str) -> str:
+    """Return the bounds that the fit was given."""
     fit = model.manifest.fit
-    asked = [
+    bounds = [
         f"{what} {fit[what][name]}" for what in ("error", "drift") if fit.get(what, {}).get(name) is not None
     ]
-    return ", ".join(asked) or "no bound"
+    return ", ".join(bounds) or "no bound"

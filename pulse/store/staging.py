@@ -1,7 +1,7 @@
-"""The hidden folder in which a model is written, one at a time for each model, and what one that was killed left there.
+"""Staging: the hidden folder in which a model is written, and the recovery of what killed writers left.
 
-Who writes holds the lock ``.NAME.lock`` beside the model. It ends with the process, however that ends: hidden folders that are
-there when the lock is free were left behind, and whoever writes the model next removes them.
+A writer holds the lock ``.NAME.lock`` beside the model. It ends with the process, even if killed: hidden folders that exist
+while the lock is free are leftovers, and the next writer removes them.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from pulse.store.errors import ModelNotFoundError, RevisionUnderWayError, WriteE
 from pulse.store.lock import locked_file
 
 MANIFEST = "_pulse.json"
-_PATIENCE = 10.0  # seconds that the two renames of a living process may take
+_PATIENCE = 10.0  # seconds that the two renames of a live process may take
 _LOOK = 0.01
 
 
 def staging_beside(target: Path) -> Path:
-    """The folder in which a model is written."""
+    """Return the folder in which a model is written."""
     return target.with_name(f".{target.name}.staging")
 
 
 def replaced_beside(target: Path) -> Path:
-    """Where the old model lies while the new one gets its name."""
+    """Return the folder of the old model while the new one gets its name."""
     return target.with_name(f".{target.name}.replaced")
 
 
 @contextmanager
 def claimed(target: Path) -> Iterator[Path]:
-    """An empty staging folder for the length of the block, nobody else's; gone at its end unless it got another name."""
+    """Yield an exclusive, empty staging folder for the length of the block; removed at its end unless it was renamed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = staging_beside(target)
     with locked_file(_lock_beside(target), str(target), "a fit", remove=True):
@@ -47,7 +47,7 @@ def claimed(target: Path) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a model, or what is left of one: its manifest first, so that what an interruption leaves is no model."""
+    """Remove a complete or partial model: its manifest first, so that an interruption leaves no model."""
     if folder.is_symlink():
         folder.unlink()
     elif folder.is_dir():
@@ -56,7 +56,7 @@ def remove(folder: Path) -> None:
 
 
 def recover(target: Path) -> None:
-    """Give a model its name back that a process took it from and was killed before it gave the name to the new one."""
+    """Restore the name of a model whose replacement was killed between its two renames."""
     if target.is_symlink():
         target = target.resolve()
     end = time.monotonic() + _PATIENCE
@@ -64,7 +64,7 @@ def recover(target: Path) -> None:
         try:
             with locked_file(_lock_beside(target), str(target), "recovering it", remove=True):
                 _restore(target)
-        except RevisionUnderWayError:  # the process is at work: the name comes in a moment
+        except RevisionUnderWayError:  # the process is alive: the name appears soon
             time.sleep(_LOOK)
         except (WriteError, OSError) as e:
             old = replaced_beside(target)
@@ -80,11 +80,11 @@ def _restore(target: Path) -> None:
 
 
 def _is_interrupted(target: Path) -> bool:
-    """Whether a process ended, or is, between the two renames: before them and after them only one of the folders is there."""
+    """Check whether a process ended, or is, between the two renames: otherwise only one of the hidden folders exists."""
     hidden = staging_beside(target), replaced_beside(target)
     try:
         return not target.exists() and all((one / MANIFEST).is_file() for one in hidden)
-    except OSError:  # a name that is too long, for one, is nobody's
+    except OSError:  # for example a name that is too long, which no folder has
         return False
 
 

@@ -1,4 +1,4 @@
-"""Files of a stored model: each appears whole, with what the manifest says of it."""
+"""Write files of a stored model atomically, and return their manifest entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROW_GROUP = 1 << 16  # segments: enough to compress well, few enough to skip by 
 
 
 def write_segments(path: Path, segments: SegmentBatch) -> dict[str, Any]:
-    """Write a file of segments; what the manifest says of it."""
+    """Write a file of segments; return its manifest entry."""
     write_table(path, pa.Table.from_batches([segments.to_arrow()]))
     starts, stops = segments.ref + segments.lo * 1e6, segments.ref + segments.hi * 1e6
     return {
@@ -34,7 +34,7 @@ def write_segments(path: Path, segments: SegmentBatch) -> dict[str, Any]:
 
 
 def statistics_of(segments: SegmentBatch) -> dict[str, Any]:
-    """What the manifest says of some segments together: the worst certificates, and the longest reach of a segment."""
+    """Return statistics of segments for the manifest: the worst certificates, and the longest reach of a segment."""
     worst = {}
     for name in segments.schema.modelled_names:
         drift = segments.drift(name)
@@ -46,7 +46,7 @@ def statistics_of(segments: SegmentBatch) -> dict[str, Any]:
 
 
 def merge_statistics(given: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The worst of all."""
+    """Merge statistics, keeping the worst."""
     total: dict[str, Any] = {"attributes": {}, "longest_microseconds": 0}
     for one in given:
         if not one:
@@ -61,7 +61,7 @@ def merge_statistics(given: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a file that appears whole: a task that is tried twice, or at the same time, does no harm."""
+    """Write a file atomically: a task that is retried, or runs twice at the same time, does no harm."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)
     try:
@@ -79,7 +79,7 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def _dictionaries(table: pa.Table) -> list[str]:
-    """Columns worth a dictionary: floats that hardly repeat are not."""
+    """Return the columns worth a dictionary: not floats that hardly repeat."""
     return [
         f.name
         for f in table.schema
@@ -88,18 +88,18 @@ def _dictionaries(table: pa.Table) -> list[str]:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name that no other process has: on a cluster two machines may have the same process number."""
+    """Return a name that no other process uses: on a cluster two machines may have the same process number."""
     return path.with_name(f"_{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{TEMPORARY}")
 
 
 def remove_temporary(folder: Path) -> None:
-    """Remove what processes left that were killed while they wrote; nobody writes any more."""
+    """Remove files that killed processes left while writing; call it when no process writes."""
     for path in folder.rglob(f"_*{TEMPORARY}"):
         path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small file that appears whole."""
+    """Write a small file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)
     temporary.write_text(text, encoding="utf-8")

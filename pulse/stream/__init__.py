@@ -1,1 +1,1 @@
-"""What flows besides segments: revisions of what was recorded (semantics 7) and accents (8), as elements of a stream."""
+"""Stream elements besides data: revisions of recorded tuples (semantics 7) and accents (8)."""

@@ -3,13 +3,13 @@
 Rows are those of a changelog (:mod:`pulse.core.elements`), in order of arrival, a replacement's old row right before its new::
 
     kind  known                symbol  t                    price
-    -U    2018-01-02 16:00:00  IBM     2018-01-02 14:00:00  25.0      the old value: which tuple is meant
-    +U    2018-01-02 16:00:00  IBM     2018-01-02 14:00:00  22.0      what should have been recorded
+    -U    2018-01-02 16:00:00  IBM     2018-01-02 14:00:00  25.0      the old value: identifies the tuple
+    +U    2018-01-02 16:00:00  IBM     2018-01-02 14:00:00  22.0      the value that should have been recorded
     -D    null                 IBM     2018-01-02 15:10:00  24.5
 
-``known`` is the instant at which the correction came to be known; null means when it is applied. Which tuple an old row
-means is told by its key, its time and all its values. Values that are not finite are let through: whoever applies a revision
-sets it aside, with all the others that fit nothing, and says why.
+``known`` is the instant at which the correction became known; null means the time of its application. The key, the time and all
+values of an old row identify its tuple. Values that are not finite pass: the code that applies a revision rejects it to the
+dead letters, like all others that match no tuple, with a reason.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from pulse.core.time import split_timestamps
 
 KIND, KNOWN, REASON = "kind", "known", "reason"
 NO_KNOWN = -(1 << 63)
-"""What :attr:`Revisions.known` holds where a revision does not say since when it is known."""
+"""The value of :attr:`Revisions.known` where a revision has no known time."""
 
-INSERTION, DELETION, OLD, NEW, STRANGE = range(5)
-"""What :func:`kind_codes` makes of a kind."""
+INSERTION, DELETION, OLD, NEW, UNKNOWN_KIND = range(5)
+"""The codes of kinds (:func:`kind_codes`)."""
 
 _MOST_NAMED = 3  # tuples that a reason lists
 _MALFORMED = "malformed: "
@@ -46,14 +46,14 @@ _Elements = Iterator[Insertion[_TUPLE] | Deletion[_TUPLE] | Replacement[_TUPLE]]
 
 
 def revision_schema(schema: StreamSchema) -> pa.Schema:
-    """The columns of revisions of this stream: kind, known, then key, time, modelled, unmodelled.
+    """Return the columns of revisions of this stream: kind, known, then key, time, modelled, unmodelled.
 
     >>> revision_schema(StreamSchema.of(time="t", modelled={"price": "step"})).names
     ['kind', 'known', 't', 'price']
     """
     if KNOWN in schema.names:
         raise SchemaError(
-            f"revisions: the stream has an attribute '{KNOWN}', which is what says since when a revision is known; rename it"
+            f"revisions: the stream has an attribute '{KNOWN}', which revisions use for their known time; rename it"
         )
     modelled = [(name, pa.float64()) for name in schema.modelled_names]
     return pa.schema(
@@ -63,16 +63,16 @@ def revision_schema(schema: StreamSchema) -> pa.Schema:
 
 @dataclass(frozen=True, eq=False)
 class Revisions:
-    """Revisions in order of arrival; made by :meth:`of` or :meth:`sift`. ``len()`` counts elements, not rows."""
+    """Revisions in order of arrival; built by :meth:`of` or :meth:`sift`. ``len()`` counts elements, not rows."""
 
     schema: StreamSchema
     table: pa.Table
 
     @classmethod
     def of(cls, table: Any, schema: StreamSchema, *, known: str | None = None) -> Revisions:
-        """Revisions from a table with a column ``kind`` and the stream's attributes; other columns are left out.
+        """Build revisions from a table with a column ``kind`` and the stream's attributes; other columns are dropped.
 
-        ``known`` names the column of known times (``known``, if there is one of that name). What is no changelog is an
+        ``known`` names the column of known times (default ``known``, if present). A table that is no changelog raises an
         :class:`ElementError` that names the row, what was expected and what came.
 
         >>> schema = StreamSchema.of(time="t", modelled={"price": "step"})
@@ -96,12 +96,12 @@ class Revisions:
         wrong: Sequence[str] = (),
         unread: Sequence[tuple[int, str]] = (),
     ) -> tuple[Revisions, pa.Table]:
-        """As :meth:`of`, but rows that are no element are kept aside, with a column ``reason``, and the others stand.
+        """Build revisions like :meth:`of`, but return rows that form no element separately, with a column ``reason``.
 
-        ``wrong``: per row what a reader has found wrong with it, or nothing. ``unread``: what a reader could make no row of,
-        and how many rows were before it. Neither brings rows together that did not follow each other: a replacement is
-        two neighbours, and stands or falls as a whole. Columns that are missing or of the wrong type remain an error:
-        then no row can be read.
+        ``wrong``: per row, the error that a reader found, or an empty text. ``unread``: what a reader could not turn into a
+        row, and the number of rows before it. Neither makes rows neighbours that were not: a replacement is two neighbouring
+        rows, accepted or rejected as a whole. Missing columns and columns of the wrong type remain an error: then no row can be
+        read.
         """
         typed = revision_rows(table, schema)
         reasons = _wrong(typed, schema, wrong, unread)
@@ -113,12 +113,12 @@ class Revisions:
 
     @classmethod
     def empty(cls, schema: StreamSchema) -> Revisions:
-        """No revisions."""
+        """Return no revisions."""
         return cls(schema, revision_schema(schema).empty_table())
 
     @classmethod
     def concat(cls, parts: Sequence[Revisions]) -> Revisions:
-        """All of them, one after the other; of the same stream."""
+        """Concatenate revisions of the same stream."""
         for part in parts[1:]:
             if part.schema != parts[0].schema:
                 raise SchemaError(f"revisions of different streams: {parts[0].schema} and {part.schema}")
@@ -137,55 +137,55 @@ class Revisions:
 
     @cached_property
     def old_rows(self) -> IntArray:
-        """Per element, the row of the table that holds the old value, or -1."""
+        """Return per element the row of the table that holds the old value, or -1."""
         return np.where(self._codes[self._starts] == INSERTION, -1, self._starts)
 
     @cached_property
     def new_rows(self) -> IntArray:
-        """Per element, the row of the table that holds the new value, or -1."""
+        """Return per element the row of the table that holds the new value, or -1."""
         code = self._codes[self._starts]
         return np.where(code == DELETION, -1, np.where(code == OLD, self._starts + 1, self._starts))
 
     @cached_property
     def times(self) -> IntArray:
-        """Per row, microseconds since the epoch."""
+        """Return per row the microseconds since the epoch."""
         return _microseconds(self.table.column(self.schema.time))
 
     @cached_property
     def known(self) -> IntArray:
-        """Per element, the instant it came to be known, or :data:`NO_KNOWN`."""
+        """Return per element the instant it became known, or :data:`NO_KNOWN`."""
         return _known(self.table)[self._starts]
 
     @property
     def keys(self) -> tuple[pa.Array, ...]:
-        """The key columns, per row."""
+        """Return the key columns, per row."""
         return tuple(_whole(self.table.column(name)) for name in self.schema.key_names)
 
     def take(self, elements: IntArray) -> Revisions:
-        """These elements, in this order."""
+        """Return these elements, in this order."""
         elements = np.asarray(elements, dtype=np.int64)
         old, new = self.old_rows[elements], self.new_rows[elements]
         rows = np.stack([old, new], axis=1).ravel()
         return Revisions(self.schema, self.table.take(pa.array(rows[rows >= 0])))
 
     def elements(self) -> _Elements:
-        """One by one, with tuples as dictionaries of the stream's attributes."""
+        """Iterate over the elements, with tuples as dictionaries of the stream's attributes."""
         kinds = self.table.column(KIND).to_pylist()
         rows = self.table.drop_columns([KIND, KNOWN]).to_pylist()
         return read_changelog(zip(kinds, rows, strict=True))
 
     def regions(self) -> Regions:
-        """A microsecond at each row: the instants of old and new values alike."""
+        """Return a region of one microsecond at each row, for old and new values alike."""
         return Regions.of_instants(self.keys, self.times)
 
 
 def with_reason(rows: pa.Table, reasons: Sequence[str] | pa.Array) -> pa.Table:
-    """Rows set aside: with a column that says why."""
+    """Append a column with the reason to rejected rows."""
     return rows.append_column(REASON, pa.array(reasons, pa.string()))
 
 
 def revision_rows(table: Any, schema: StreamSchema, *, known: str | None = None) -> pa.Table:
-    """Rows with the columns and types of revisions, whether or not they make elements; see :meth:`Revisions.of`."""
+    """Convert a table to the columns and types of revisions, whether or not rows form elements; see :meth:`Revisions.of`."""
     wanted = revision_schema(schema)
     table = table if isinstance(table, pa.Table) else pa.table(table)
     given = KNOWN if known is None and KNOWN in table.column_names else known
@@ -212,7 +212,7 @@ def _typed(table: pa.Table, source: str | None, field: pa.Field) -> pa.Array:
 
 
 def _timestamps(column: pa.Array, name: str) -> pa.Array:
-    """Microseconds, finer digits rounded down as a fit does; nulls stay."""
+    """Convert to microseconds, rounding down as a fit does; nulls stay."""
     if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
         raise ElementError(
             f"revisions, column '{name}': expected timestamps, got {column.type}; parse it first"
@@ -224,44 +224,49 @@ def _timestamps(column: pa.Array, name: str) -> pa.Array:
 
 
 def kind_codes(column: pa.ChunkedArray) -> IntArray:
-    """The kinds of rows as numbers; what is no kind is STRANGE.
+    """Encode the kinds of rows; any other text is UNKNOWN_KIND.
 
-    >>> kind_codes(pa.chunked_array([["+I", "-U", "?", None]])).tolist() == [INSERTION, OLD, STRANGE, STRANGE]
+    >>> kind_codes(pa.chunked_array([["+I", "-U", "?", None]])).tolist() == [INSERTION, OLD, UNKNOWN_KIND, UNKNOWN_KIND]
     True
     """
     texts = column if pa.types.is_string(column.type) else column.cast(pa.string())
-    found = pc.index_in(texts, value_set=pa.array(KIND_CODES)).fill_null(STRANGE)
+    found = pc.index_in(texts, value_set=pa.array(KIND_CODES)).fill_null(UNKNOWN_KIND)
     return np.asarray(found.to_numpy(), dtype=np.int64)
 
 
 def not_recorded(
-    where: str, row: int, held: Sequence[int], said: Callable[[int], str], *, replaces: bool
+    where: str, row: int, held: Sequence[int], format_row: Callable[[int], str], *, replaces: bool
 ) -> str:
-    """Why a revision fits nothing: its old ``row`` is not recorded there; ``held`` are the rows that are, ``said`` their values.
+    """Explain why a revision matches nothing: its old ``row`` is not recorded; ``held`` are the recorded rows,
+    ``format_row`` formats one.
 
     >>> not_recorded("at noon", 0, [1], lambda row: f"x = {row}", replaces=False)
-    'deletion of what never was: at noon: expected x = 0; recorded there: x = 1'
+    'deletion of a tuple that is not recorded: at noon: expected x = 0; recorded there: x = 1'
     """
-    what = "replacement of a tuple that is not recorded" if replaces else "deletion of what never was"
-    there = "; ".join(said(one) for one in held[:_MOST_NAMED])
+    what = (
+        "replacement of a tuple that is not recorded"
+        if replaces
+        else "deletion of a tuple that is not recorded"
+    )
+    there = "; ".join(format_row(one) for one in held[:_MOST_NAMED])
     more = f"; and {len(held) - _MOST_NAMED} more" if len(held) > _MOST_NAMED else ""
     recorded = f"recorded there: {there}{more}" if held else "nothing is recorded there"
-    return f"{what}: {where}: expected {said(row)}; {recorded}"
+    return f"{what}: {where}: expected {format_row(row)}; {recorded}"
 
 
 def _wrong(
     table: pa.Table, schema: StreamSchema, given: Sequence[str] = (), unread: Sequence[tuple[int, str]] = ()
 ) -> list[str]:
-    """Per row, why it is no part of an element; empty where it is one. See :meth:`Revisions.sift`."""
+    """Return per row why it is part of no element; empty where it is. See :meth:`Revisions.sift`."""
     kinds, codes = table.column(KIND), kind_codes(table.column(KIND))
     n = len(codes)
     reasons = list(given) or [""] * n
     is_led = np.append(False, codes[:-1] == OLD)[:n] & (codes == NEW)  # its other half is right before it
     is_led[[row for row, _ in unread if row < n]] = False
     leads = np.append(is_led[1:], False)[:n]
-    last, first = dict(unread), dict(reversed(unread))  # of what is unread before a row
+    last, first = dict(unread), dict(reversed(unread))  # unread input right before a row
 
-    def say(mask: BoolArray, what: str, got: Callable[[int], str]) -> None:
+    def report(mask: BoolArray, what: str, got: Callable[[int], str]) -> None:
         for row in np.flatnonzero(mask).tolist():
             reasons[row] = reasons[row] or f"{_MALFORMED}{what}{got(row).removeprefix(_MALFORMED)}"
 
@@ -272,19 +277,21 @@ def _wrong(
         return first.get(row + 1) or (str(kinds[row + 1]) if row + 1 < n else "the end")
 
     codes_are = f"expected a kind of {', '.join(KIND_CODES)}, got "
-    say(codes == STRANGE, codes_are, lambda row: repr(kinds[row].as_py()))
-    say((codes == OLD) & ~leads, "expected the new value (+U) of this -U in the row after it, got ", after)
-    say((codes == NEW) & ~is_led, "expected the old value (-U) of this +U in the row before it, got ", before)
+    report(codes == UNKNOWN_KIND, codes_are, lambda row: repr(kinds[row].as_py()))
+    report((codes == OLD) & ~leads, "expected the new value (+U) of this -U in the row after it, got ", after)
+    report(
+        (codes == NEW) & ~is_led, "expected the old value (-U) of this +U in the row before it, got ", before
+    )
     for name in (*schema.key_names, schema.time):
-        say(_mask(table.column(name).is_null()), f"expected a value of '{name}', got ", lambda _: "none")
+        report(_mask(table.column(name).is_null()), f"expected a value of '{name}', got ", lambda _: "none")
     bad = np.array([reason != "" for reason in reasons], dtype=bool)
-    say(leads & np.append(bad[1:], False)[:n], "its +U: ", lambda row: reasons[row + 1])
-    say(is_led & np.append(False, bad[:-1])[:n], "its -U: ", lambda row: reasons[row - 1])
+    report(leads & np.append(bad[1:], False)[:n], "its +U: ", lambda row: reasons[row + 1])
+    report(is_led & np.append(False, bad[:-1])[:n], "its -U: ", lambda row: reasons[row - 1])
     return reasons
 
 
 def _known_of_pairs(table: pa.Table) -> pa.Table:
-    """Old and new row of a replacement are known at one moment: that of the new, or of the old if the new says none."""
+    """Give both rows of a replacement one known time: that of the new row, or of the old one if the new has none."""
     known = _known(table)
     codes = kind_codes(table.column(KIND))
     old = np.flatnonzero((codes[:-1] == OLD) & (codes[1:] == NEW))

@@ -71,11 +71,11 @@ def test_attributes_of_the_tuples_that_no_model_has_are_named_or_known_from_the_
 ) -> None:
     log.write_text(f"{format_instant(SPLIT)} [[lot = 1, alter(price, y / 4)]]\n")
     asked = ("check", MACD, *WINDOWS, "--accents", log, "--stream")
-    refused(run(*asked, f"S={model.path}"), "speaks of 'lot'")
+    refused(run(*asked, f"S={model.path}"), "refers to 'lot'")
     for named in ("lot", "S=board,lot"):
         done = run(*asked, f"S={model.path}", "--attributes", named)
         assert done.code == 0
-        assert "a model cannot tell by lot for which rows" in done.out
+        assert "a model cannot select its rows by lot" in done.out
     for wrong in ("S=", "R=lot"):
         refused(
             run(*asked, f"S={model.path}", "--attributes", wrong), f"--attributes {wrong}: expected names"
@@ -154,7 +154,7 @@ def test_what_is_wrong_is_said(run: Run, model: Model, log: Path) -> None:
     stream = ("--stream", f"S={model.path}")
     refused(
         run("check", MACD, *stream, *WINDOWS, "--accents", log.with_name("gone")),
-        "there is no such file of accents",
+        "no such accent file",
     )
     refused(run("check", MACD, *stream, *WINDOWS, "--accents", "S="), "--accents S=: expected NAME=FILE")
     refused(

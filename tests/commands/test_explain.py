@@ -38,7 +38,7 @@ def test_parameters_may_stay_open(run: Run, models: dict[str, Model], tmp_path: 
 def test_what_is_shuffled_is_said(run: Run, models: dict[str, Model]) -> None:
     done = run("explain", COLLISION, "--stream", f"V={models['V'].path}", "--param", "c=60")
     assert done.code == 0
-    assert "takes what is shuffled: 1 by time and (R.x, R.y) in buckets of" in done.out
+    assert "takes shuffled input: 1 by time and (R.x, R.y) in buckets of" in done.out
     plain = run("explain", "select price from S where price > 5", "--stream", f"S={models['S'].path}")
     assert "1: reads S; no exchange" in plain.out
 

@@ -139,7 +139,7 @@ def test_vessels_in_a_projection_of_ones_own(run: Run, tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert "x, y: metres, EPSG:3395: distances within" in done.out
     wrong = run("fit", tmp_path / "ais.csv", "--projection", "EPSG:0", *asked, "--overwrite")
-    assert "PROJ does not understand 'EPSG:0'" in wrong.err
+    assert "PROJ cannot parse 'EPSG:0'" in wrong.err
     other = run("fit", tmp_path / "ais.csv", "--projection", "EPSG:3395", "--format", "csv", *asked)
     assert "--projection EPSG:3395: goes with --format ais, got --format csv" in other.err
 

@@ -165,7 +165,7 @@ def test_bounds_that_were_missed_are_told(stored: Model) -> None:
     manifest.write_text(manifest.read_text().replace('"missed": 0', '"missed": 3'))
     code, output = info(stored.path)
     assert code == 0
-    assert "3 segments could not keep the asked bound" in output
+    assert "3 segments could not keep the requested bound" in output
 
 
 def test_many_sources_are_not_all_listed(stored: Model) -> None:

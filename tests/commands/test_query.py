@@ -22,7 +22,7 @@ BOUND = ("--param", "short=4", "--param", "long=12")
 def test_help(run: Run) -> None:
     done = run("query", "--help")
     assert done.code == 0
-    for said in ("Ask a query of stored models", "--stream", "--possible", "@macd.sql", "NAME=DIR"):
+    for said in ("Answer a query on stored models", "--stream", "--possible", "@macd.sql", "NAME=DIR"):
         assert said in done.out
     assert "query" in run("--help").out
 
@@ -250,7 +250,7 @@ def test_the_way_of_revisions_is_chosen_and_told(
     [
         (("--version", 7), "there is no version 7; the newest is 2"),
         (("--as-of", "noon"), "cannot read 'noon'"),
-        (("--as-of", "2020-09-13", "--version", 1), "say one of them"),
+        (("--as-of", "2020-09-13", "--version", 1), "give one of them"),
         (("--revised-from", 7), "there is no version 7"),
         (("--revised-from", "S=x"), "expected STREAM=VERSION"),
         (("--revised-from", "T=1"), "the query reads no stream of that name as of now, only S"),

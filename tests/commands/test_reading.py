@@ -50,7 +50,7 @@ def test_options_read_as_what_they_stand_for(given: list[str], found: dict[str, 
     [
         (["separated_by"], "expected NAME=VALUE"),
         (["time_unit="], "expected NAME=VALUE"),
-        (["tz=UTC", "tz=UTC"], "said twice"),
+        (["tz=UTC", "tz=UTC"], "given twice"),
         (["key=a"], "named by --key"),
         (["positive_price=perhaps"], "expected yes or no"),
         (["range_bytes=many"], "expected a whole number"),
@@ -163,7 +163,7 @@ def test_a_tuple_without_a_key_is_named_by_file_and_line(
     )
     failed = run("fit", tmp_path / "rooms.csv", *ASKED, "--out", tmp_path / "rooms")
     assert failed.code == 2
-    assert "rooms.csv, line 4, key column 'room': expected a key, got nothing" in failed.err
+    assert "rooms.csv, line 4, key column 'room': the key is null; every tuple needs one" in failed.err
 
 
 def test_what_stands_for_no_number_is_a_key_of_text(run: Run, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_bad_options(options: dict[str, Any], match: str) -> None:
             r"line 4, column 't': .* got 'tomorrow'",
         ),
         (TEXT.replace("2024-01-02", ""), ["t"], ValueParseError, r"line 4, column 't'"),
-        (TEXT, [], DatasetError, "no column was asked for"),
+        (TEXT, [], DatasetError, "no column was requested"),
         (TEXT, "t", DatasetError, "expected a list of names"),
         ("", ["t"], EmptyInputError, "is empty"),
         ("id,t,temp\n", ["t"], EmptyInputError, "holds no rows"),

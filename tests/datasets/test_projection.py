@@ -107,7 +107,7 @@ def test_what_suits_which_extent(extent: Extent, kind: str, most: float) -> None
 def test_a_projection_of_ones_own() -> None:
     utm = chosen_by_user("+proj=utm +zone=18 +ellps=WGS84", Extent(40, 41, -75, -74))
     assert 3e-4 < utm.distortion < 5e-4  # UTM is 0.04 % short at its middle
-    with pytest.raises(ProjectionError, match="PROJ does not understand"):
+    with pytest.raises(ProjectionError, match="PROJ cannot parse"):
         Projection("+proj=nonsense", Extent(0, 1, 0, 1), 0.0)
     with pytest.raises(ProjectionError, match="no position to choose"):
         extent_of(np.empty(0), np.empty(0))

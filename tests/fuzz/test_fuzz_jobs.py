@@ -187,7 +187,7 @@ def test_damaged_state_is_told_by_its_file(ran: Path, tmp_path: Path) -> None:
     good = (ran / "checkpoint" / "local" / "state").read_bytes()
     found = again(ran, tmp_path / "again", "local/state", good[:-1])
     assert isinstance(found, CheckpointError)
-    assert "local/state: state that is damaged or cut short" in str(found)
+    assert "local/state: corrupt or truncated state: checksum mismatch" in str(found)
 
 
 KEPT = 3, {"S": ["a", "b"]}, list(range(50))

@@ -86,7 +86,7 @@ def test_following_tells_what_is_shuffled() -> None:
         "  Scan objects as R",
         "2: reads objects",
         "  Scan objects as T",
-        "3: takes what is shuffled: 1 by time and (R.x, R.y) in buckets of 30 min after 10 min, reach 1000; "
+        "3: takes shuffled input: 1 by time and (R.x, R.y) in buckets of 30 min after 10 min, reach 1000; "
         "2 by time and (T.x, T.y) in buckets of 30 min after 10 min, reach 1000",
     ]
     assert said["answer"].splitlines()[1] == "tuples: every 10 s, as its windows advance"

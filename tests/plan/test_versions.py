@@ -56,7 +56,7 @@ def test_parameters_stand_for_either() -> None:
 @pytest.mark.parametrize(
     ("time", "version", "said"),
     [
-        (NOON, 2, "say one of them"),
+        (NOON, 2, "give one of them"),
         (None, 0, "number of a version, from 1 on, got 0"),
         (None, True, "got True"),
         (None, {"A": 1}, "it reads S; name one of these"),

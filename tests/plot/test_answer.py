@@ -83,7 +83,7 @@ def test_what_is_not_modelled_cannot_be_drawn(stored: Model) -> None:
     with pytest.raises(PlotError, match="there is no modelled column 'cost' to draw; the answer has price"):
         answer.plot(attribute="cost")
     only_who = local().sql("select symbol from S where price > 20", streams={"S": stored})
-    with pytest.raises(PlotError, match="the answer has none: it says only who and when"):
+    with pytest.raises(PlotError, match="the answer has none, only keys and times"):
         only_who.plot()
 
 

@@ -83,7 +83,7 @@ def test_large_values_are_written_without_exponents() -> None:
 
 def test_parameters_of_a_summary_that_was_written() -> None:
     assert parameters_of(SUMMARY.append_column("certain_seconds", SUMMARY["seconds"])) == ["a", "b"]
-    with pytest.raises(PlotError, match="this is no summary of a sweep"):
+    with pytest.raises(PlotError, match="expected a summary of a sweep"):
         parameters_of(SUMMARY)
 
 

@@ -88,5 +88,5 @@ def test_a_cancellation_in_other_units_is_set_aside(models: tuple[dict[str, Mode
     wrong = {"kind": ["-D"], "symbol": made["split"].keys()["symbol"].to_pylist()[:1], "price": [157.04]}
     rows_ = pa.table({**wrong, "t": pa.array([trade]).cast(pa.timestamp("us"))})
     outcome = LOCAL.revise(made["split"].path, rows_, dry=True)
-    assert outcome.reasons == {"deletion of what never was": 1}
+    assert outcome.reasons == {"deletion of a tuple that is not recorded": 1}
     assert "expected price = 157.04" in outcome.examples[0]

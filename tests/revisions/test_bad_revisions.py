@@ -41,7 +41,7 @@ BAD = [
     ("+U", "b", 98.0, 21.0),  # half of a replacement
 ]
 REASONS = {
-    "deletion of what never was": 3,
+    "deletion of a tuple that is not recorded": 3,
     "replacement of a tuple that is not recorded": 1,
     "older than the history kept": 2,
     "not finite": 1,

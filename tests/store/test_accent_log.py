@@ -78,7 +78,7 @@ def test_appended_data_goes_on_in_the_units_of_the_start(tmp_path):
     plain = fit(second, out=tmp_path / "plain", append=True)
     assert segments(model) == segments(plain)
     assert len(model.accents) == 2
-    with pytest.raises(AccentError, match="speaks of data that is modelled already"):
+    with pytest.raises(AccentError, match="covers data that is modelled already"):
         fit(second, out=tmp_path / "m", append=True, accents=[LINE.replace("/ 4", "/ 8")])
     assert len(Model(tmp_path / "m").accents) == 2
 

@@ -1,8 +1,8 @@
-"""Inversion of aggregates across keys: who contributes to a result, and what each may move by (semantics 4.3).
+"""Invert aggregates across keys: find the contributors to a result and how far each may move (semantics 4.3).
 
 ``min`` and ``max``: a key at distance ``g`` from the envelope, at its nearest, may move by ``bound + g``: the true maximum is at
-most ``max(m_i + e_i) <= M + bound`` and at least what the winner comes down to, ``M - bound``; for a winner ``g`` is 0.
-``sum``: the bound is shared out, by the split, among the keys present in each row of the result; ``avg``: ``n`` times the bound,
+most ``max(m_i + e_i) <= M + bound`` and at least the lowest value of the winner, ``M - bound``; for a winner ``g`` is 0.
+``sum``: the split shares the bound among the keys present in each row of the result; ``avg``: ``n`` times the bound,
 ``n`` being their number.
 """
 
@@ -35,7 +35,7 @@ def invert_across(
     split: Split,
     restlessness: FloatArray | None,
 ) -> FloatArray:
-    """The needs of ``node.argument``, per group of the input. ``restlessness`` is per row of it."""
+    """Return the needs of ``node.argument`` per group of the input; ``restlessness`` is per row of it."""
     cells = _common(node, below, above)
     row, of = cells.unmodelled[_ROW].to_numpy(), cells.unmodelled[_OF].to_numpy()
     if node.function in ("min", "max"):
@@ -44,10 +44,10 @@ def invert_across(
 
 
 def _common(node: Across, below: Relation, above: Relation) -> Relation:
-    """Input and result side by side at common times: ``x`` and ``m``, each with the row it came from."""
+    """Align input and result in time: ``x`` and ``m``, each with the row it came from."""
     left = _single(below, node.argument, "x", _ROW)
     right = _single(above, node.output, "m", _OF)
-    # Keys under names of their own: an input's key may be named as the result's is.
+    # Rename the keys: an input's key may have the same name as the result's.
     a, b = left.columns, right.columns
     own = tuple((f"x.{name}", type_) for name, type_ in a.key)
     result = tuple((f"m.{name}", type_) for name, type_ in b.key)
@@ -91,14 +91,14 @@ def _total(
     row: IntArray,
     of: IntArray,
 ) -> FloatArray:
-    # A key that changes its segment within a row of the result is still one contributor: its first segment speaks for it.
+    # A key that changes its segment within a row of the result is still one contributor: its first segment represents it.
     group = below.group[row]
     _, first = np.unique(of * (below.groups + 1) + group, return_index=True)
     row, of, group = row[first], of[first], group[first]
     out = np.full(below.groups, np.nan)
     np.fmin.at(out, group, np.where(need[above.group[of]] > 0.0, np.inf, need[above.group[of]]))
-    asked = np.isfinite(need[above.group[of]]) & (need[above.group[of]] > 0.0)
-    row, of, group = row[asked], of[asked], group[asked]
+    limited = np.isfinite(need[above.group[of]]) & (need[above.group[of]] > 0.0)
+    row, of, group = row[limited], of[limited], group[limited]
     outputs, number = np.unique(of, return_counts=True)
     rest = np.ones(len(row)) if restlessness is None else np.nan_to_num(restlessness[row], nan=0.0)
     sensitivity = np.ones(len(row)) if node.function == "sum" else 1.0 / np.repeat(number, number)

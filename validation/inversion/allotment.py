@@ -1,4 +1,4 @@
-"""What inversion gives to a stream's validators: an absolute bound per key and attribute (semantics 4.3, 6.2)."""
+"""Define the result of inversion for a stream's validators: an absolute bound per key and attribute (semantics 4.3, 6.2)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pulse.validation.inversion.key_matching import gather, positions
 
 
 class AllotmentError(PulseError, ValueError):
-    """Bounds that are none."""
+    """An error for invalid bounds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Allotment:
     """The bounds of a stream's keys.
 
-    ``keys`` has a column per key attribute, one entry per key; ``bounds`` an array per modelled attribute, aligned with them:
-    how far the truth may lie from the model, infinite where nothing depends on it. ``default`` holds for keys that are not
-    listed. An attribute that is in neither is unconstrained. A stream without a key has no key columns and one entry.
+    ``keys`` has a column per key attribute, one entry per key. ``bounds`` has an array per modelled attribute, aligned with the
+    keys: how far the truth may lie from the model, infinite where nothing depends on it. ``default`` holds for unlisted keys. An
+    attribute in neither is unconstrained. A stream without a key has no key columns and one entry.
     """
 
     stream: str
@@ -47,18 +47,18 @@ class Allotment:
                 )
 
     def __len__(self) -> int:
-        """How many keys are listed."""
+        """Return the number of listed keys."""
         if self.keys:
             return len(self.keys[0])
         return len(next(iter(self.bounds.values()), ()))
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The attributes that are spoken of, in order."""
+        """Return the attributes that have bounds or defaults, in order."""
         return tuple(dict.fromkeys((*self.bounds, *self.default)))
 
     def of(self, keys: tuple[pa.Array, ...], n: int = 1) -> dict[str, FloatArray]:
-        """The bounds of these keys, listed or not; ``n`` is their number where the stream has no key columns.
+        """Return the bounds of these keys, listed or not; ``n`` is their number if the stream has no key columns.
 
         >>> mine = Allotment("S", (pa.array(["a"]),), {"x": np.array([0.5])}, {"x": 2.0})
         >>> mine.of((pa.array(["a", "b"]),))
@@ -74,7 +74,7 @@ class Allotment:
         return out
 
     def tighter(self, other: Allotment) -> Allotment:
-        """What keeps both: the smaller bound for every key of either, and the smaller default."""
+        """Combine two allotments: the smaller bound for every key of either, and the smaller default."""
         if self.stream != other.stream:
             raise AllotmentError(
                 f"expected two allotments of one stream, got {self.stream} and {other.stream}"
@@ -97,7 +97,7 @@ class Allotment:
         )
 
     def renewed(self, new: Allotment) -> Allotment:
-        """The newer bounds for the keys they list, these for the rest; the smaller default.
+        """Replace the bounds of the keys that ``new`` lists, keep the others, and take the smaller default.
 
         >>> old = Allotment("S", (pa.array(["a", "b"]),), {"x": np.array([0.5, 0.25])}, {"x": 2.0})
         >>> old.renewed(Allotment("S", (pa.array(["a"]),), {"x": np.array([0.75])}, {})).of((pa.array(["a", "b", "c"]),))

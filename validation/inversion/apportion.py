@@ -1,9 +1,9 @@
-"""A bound on an expression shared out among its columns (semantics 4.3): how far each may be off so that together they keep it.
+"""Share a bound on an expression among its columns, so that their joint error keeps it (semantics 4.3).
 
-There is no formula for most expressions, but the forward rules (:mod:`pulse.validation.inversion.error_propagation`) only grow
-with errors. So an input's *reach* is the largest error that it alone may have, found by bisection; ``bound / reach`` is its
-sensitivity, by which the split shares the bound out; and where together they come out above it (products of errors) all are
-scaled down, by bisection again. Linear expressions need no bisection: their sensitivities are their factors.
+Most expressions have no closed formula, but the forward rules (:mod:`pulse.validation.inversion.error_propagation`) are monotone
+in the errors. So an input's *reach* is the largest error that it alone may have, found by bisection; ``bound / reach`` is its
+sensitivity, by which the split shares the bound; and where the shares jointly exceed it (products of errors) all are
+scaled down, again by bisection. Linear expressions need no bisection: their sensitivities are their factors.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pulse.core.expression import Column, Expression, Function, walk
 from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_factors
 from pulse.validation.inversion.split_heuristics import Question, Split, allot
 
-_STEPS = 28  # halvings of the exponents -1000 … 1000: a bound to within 1e-5 of itself
+_STEPS = 28  # halvings of the exponents -1000 … 1000: relative precision of 1e-5
 
 
 def shares(
     forward: Forward, index: int, budget: FloatArray, split: Split, restlessness: Errors
 ) -> dict[str, FloatArray]:
-    """Bounds of the columns of an expression that keep its error within ``budget``, per row of ``forward.relation``.
+    """Return bounds for an expression's columns that keep its error within ``budget``, per row of ``forward.relation``.
 
-    A budget that is not finite (nothing is asked, or nothing known) is given to every column as it is. One below what the
-    approximation errs by alone leaves nothing.
+    Every column gets an infinite or NaN budget (unconstrained, unknown) unchanged. A budget below the approximation error leaves
+    zero.
     """
     relation, expression = forward.relation, forward.expressions[index]
     used = {one.name for one in walk(expression) if isinstance(one, Column)}
@@ -51,7 +51,7 @@ def shares(
 
 
 def _by_position(expression: Expression, restlessness: Errors) -> Errors:
-    """A distance does not depend on how the axes lie: both coordinates of a position count as restless as it is itself."""
+    """Assign both coordinates of a position its own volatility, as a distance does not depend on the axes."""
     if not (isinstance(expression, Function) and expression.name == SPAN):
         return restlessness
     x1, y1, x2, y2 = expression.parts
@@ -64,7 +64,7 @@ def _by_position(expression: Expression, restlessness: Errors) -> Errors:
 
 
 def _stretched(forward: Forward, index: int, budget: FloatArray, together: Errors) -> dict[str, FloatArray]:
-    """Shares of a distance, whose error is not the sum but the hypotenuse of its coordinates', as far as the budget allows."""
+    """Enlarge shares of a distance up to the budget: its error is the hypotenuse, not the sum, of its coordinates' errors."""
     if not isinstance(forward.expressions[index], Function):
         return dict(together)
     used = forward.error(index, together)
@@ -81,11 +81,11 @@ def _scaled(
     split: Split,
     restlessness: Errors,
 ) -> dict[str, FloatArray]:
-    """Shares for rows in which those by each input's own reach do not fit together.
+    """Share the budget for rows in which the shares by each input's own reach jointly exceed it.
 
-    Next to a factor near zero an input alone may reach very far, and all would have to be scaled down by as much. So no
-    reach is taken beyond the input's own size (or the error that all may have together): then products of two errors are
-    no larger than those of an error and a value, and scaling costs no more than a small factor.
+    Next to a factor near zero an input alone may reach very far, and all would have to be scaled down accordingly. So each
+    reach is capped at the input's own size (or the error that all may have jointly): then products of two errors are
+    no larger than those of an error and a value, and scaling costs only a small factor.
     """
     reach, together, fits = tried
     common = _largest(forward, index, budget, {name: np.ones(len(budget)) for name in reach})
@@ -99,7 +99,7 @@ def _scaled(
 
 
 def _largest(forward: Forward, index: int, budget: FloatArray, errors: Errors) -> FloatArray:
-    """Per row the largest factor of these errors that keeps the budget, to within 1e-5 and never above; 0 if none does."""
+    """Return per row the largest factor of these errors within the budget, to 1e-5 and never above; 0 if none is."""
     low, high = np.full(len(budget), -1000.0), np.full(len(budget), 1000.0)
     none = forward.error(index, {k: v * 2.0**-1000 for k, v in errors.items()}) > budget
     with np.errstate(over="ignore"):
@@ -115,13 +115,13 @@ def _largest(forward: Forward, index: int, budget: FloatArray, errors: Errors) -
 def _divided(
     forward: Forward, index: int, budget: FloatArray, reach: Errors, split: Split, restlessness: Errors
 ) -> dict[str, FloatArray]:
-    """The budget shared out by a split; an input whose reach is zero gets none of it, one that moves nothing is free."""
+    """Share the budget by a split; an input of zero reach gets zero, one without effect is unconstrained."""
     relation = forward.relation
     names = tuple(reach)
     table = np.stack([reach[name] for name in names], axis=1)
-    asked = np.isfinite(budget) & (budget > 0.0)
-    chosen = asked[:, None] & (table > 0.0) & np.isfinite(table)
-    out = np.where(asked[:, None], np.where(np.isposinf(table), np.inf, 0.0), budget[:, None])
+    limited = np.isfinite(budget) & (budget > 0.0)
+    chosen = limited[:, None] & (table > 0.0) & np.isfinite(table)
+    out = np.where(limited[:, None], np.where(np.isposinf(table), np.inf, 0.0), budget[:, None])
     rows = np.flatnonzero(chosen.any(axis=1))
     row, which = np.nonzero(chosen[rows])
     of = rows[row]

@@ -1,9 +1,9 @@
-"""What a fit must keep for a query's ERROR WITHIN to hold (semantics 4.3): ``pulse fit --for QUERY``.
+"""Choose the fit that keeps a query's ERROR WITHIN (semantics 4.3): ``pulse fit --for QUERY``.
 
-By the plan alone where that suffices (:func:`~pulse.plan.required_fit.required_fit`): absolute bounds, linear expressions,
-windows. With a trial, a quick fit of some of the data evaluated by the plan, also where magnitudes count: relative bounds,
-products, powers, roots, sums across keys, and what predicates decide by. A trial stands for the rest of the data only as far as
-that is alike, so what is got from it is advice; the query checks its bounds when it runs.
+The plan alone suffices (:func:`~pulse.plan.required_fit.required_fit`) for absolute bounds, linear expressions and windows. A
+trial, a quick fit of some of the data evaluated by the plan, is needed where magnitudes count: relative bounds, products, powers,
+roots, sums across keys, and the decisions of predicates. A trial represents the rest of the data only as far as that is similar,
+so its result is advice; the query checks its bounds when it runs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pulse.validation.inversion.inverter import Evaluate, absolute_bounds, inver
 
 
 class NoBoundError(PulseError, ValueError):
-    """A query that asks for no bound, so that no fit can be chosen for it."""
+    """An error for a query without a bound, for which no fit can be chosen."""
 
 
 def for_query(
     query: Query, evaluate: Evaluate | None = None, *, split: str = "equi"
 ) -> dict[str, dict[str, Fit]]:
-    """Per stream and attribute the fit that keeps the query's bounds: its ``error`` or its ``drift``, either suffices.
+    """Return per stream and attribute the fit that keeps the query's bounds: its ``error`` or its ``drift``, either suffices.
 
-    ``query`` has its parameters bound; ``evaluate`` gives the output of a node of its plan on a trial fit. Both are None of
-    an attribute for which nothing can be told. A relative bound is taken of the smallest value that the trial's output has.
-    Attributes that only predicates use get their share of what decides the trial's answers, if there is any.
+    ``query`` has its parameters bound; ``evaluate`` returns the output of a plan node on a trial fit. Both bounds are None for
+    an attribute without a derivable bound. A relative bound refers to the smallest value in the trial's output.
+    Attributes that only predicates use get their share of the trial's decision margin, if there is any.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.plan.nodes import Scan, Window
@@ -49,7 +49,7 @@ def for_query(
     if evaluate is not None:
         for place, error in _tried(query.plan, bounds, evaluate, split, inferences=False).items():
             known = found.get(place, Fit(None, None))
-            # The plan alone does not know what approximations of functions add.
+            # The plan alone ignores the approximation error of functions.
             found[place] = Fit(error if known.error is None else min(error, known.error), known.drift)
     decided = _predicates(query.plan)
     if evaluate is not None and any(place not in found for place in decided):
@@ -76,7 +76,7 @@ def _bounds(query: Query) -> dict[str, tuple[ErrorBound, ...]]:
 def _absolute(
     plan: Node, bounds: Mapping[str, tuple[ErrorBound, ...]], evaluate: Evaluate | None
 ) -> dict[str, float]:
-    """The bounds as absolute ones, relative ones by the trial; without one, of the columns that have none."""
+    """Convert the bounds to absolute ones, relative ones by the trial; without a trial, omit columns with relative bounds."""
     out = {}
     for name, many in bounds.items():
         if all(isinstance(one, Absolute) for one in many):
@@ -96,7 +96,7 @@ def _tried(
     *,
     inferences: bool,
 ) -> dict[tuple[str, str], float]:
-    """The smallest bound that inversion on the trial gives to any key, where it gives one."""
+    """Return the smallest bound that inversion on the trial gives to any key, where it gives one."""
     out: dict[tuple[str, str], float] = {}
     for i in range(max((len(many) for many in bounds.values()), default=0)):
         nth: dict[str | None, ErrorBound] = {name: many[i] for name, many in bounds.items() if i < len(many)}
@@ -114,7 +114,7 @@ def _least(allotment: Allotment, name: str) -> float:
 
 
 def _predicates(plan: Node) -> list[tuple[str, str]]:
-    """Stored attributes that predicates next to a scan's alias mention."""
+    """Return the stored attributes that predicates mention under a scan's alias."""
     used: set[str] = set()
     for node in walk(plan):
         predicate = (

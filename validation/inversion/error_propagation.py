@@ -1,8 +1,8 @@
-"""How errors of columns become errors of expressions on them (semantics 4.2).
+"""Propagate errors of columns to errors of expressions on them (semantics 4.2).
 
 The rules of :mod:`pulse.operators.expressions.on_segments` and :mod:`pulse.operators.expressions.lifting` as functions of the
-columns' errors alone: the models are evaluated once, and what the rules need of them (the range of every part, and what
-approximations add) is kept. The way back, from a bound to shares of it, is :mod:`pulse.validation.inversion.apportion`.
+columns' errors alone: the models are evaluated once, and the inputs of the rules (the range of every part, and the approximation
+errors) are kept. The inverse, from a bound to shares of it, is :mod:`pulse.validation.inversion.apportion`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from pulse.validation.inversion.key_matching import group_max, group_min
 _ROW = "#row"
 
 SPAN = "#span"
-"""``Function(SPAN, (x1, y1, x2, y2))``, at the top of an expression: a distance, by its error, with its square as model."""
+"""The name of ``Function(SPAN, (x1, y1, x2, y2))`` at the top of an expression: a distance's error, its square as model."""
 
 Errors = Mapping[str, FloatArray]
-"""Per column the bound of its error in each row; a column that is not in it has none."""
+"""Per column the bound of its error in each row; a missing column has no error."""
 
 
 class Forward:
-    """Expressions over a relation, evaluated once; their errors for any errors of the columns.
+    """Expressions over a relation, evaluated once; computes their errors for any errors of the columns.
 
-    ``relation`` is cut as the expressions need it; ``row`` says which row of the original each of its rows is a part of.
+    ``relation`` is cut as the expressions need it; ``row`` maps each of its rows to the original row.
     """
 
     def __init__(self, relation: Relation, expressions: Sequence[Expression], operator: str) -> None:
@@ -54,7 +54,7 @@ class Forward:
         exact = {name: np.zeros(len(relation)) for name in relation.columns.modelled}
         try:
             self._work = self._evaluated(replace(relation, err=exact, drift={}, unmodelled=traced), operator)
-        except DomainError:  # a root of what is below zero by no more than its error
+        except DomainError:  # a root of a value below zero by no more than its error
             self._work = self._evaluated(replace(relation, drift={}, unmodelled=traced), operator)
         self.relation = self._work.relation
         self.row: IntArray = self.relation.unmodelled[_ROW].to_numpy()
@@ -63,7 +63,7 @@ class Forward:
 
     def _evaluated(self, relation: Relation, operator: str) -> Evaluation:
         work = Evaluation(relation, operator, null=1.0)
-        work.near()  # roundings are proportional to the times that are multiplied
+        work.near()  # rounding is proportional to the times that are multiplied
         self._squares: dict[Expression, str] = {}
         for expression in self.expressions:
             if isinstance(expression, Function) and expression.name == SPAN:
@@ -77,14 +77,14 @@ class Forward:
             work.operand(expression)
         return work
 
-    # -- what the rules need of the models ------------------------------------------------------------------
+    # -- inputs of the rules -------------------------------------------------------------------------------
 
     def _found(self, index: int) -> float | str:
         expression = self.expressions[index]
         return self._squares.get(expression) or self._work.operand(expression)
 
     def coefficients(self, index: int) -> FloatArray:
-        """The model of an expression."""
+        """Return the model of an expression."""
         found = self._found(index)
         return (
             np.full((len(self.relation), 1), found)
@@ -93,12 +93,12 @@ class Forward:
         )
 
     def approximation(self, index: int) -> FloatArray:
-        """By how much the model of an expression may differ from the expression of the models."""
+        """Return the bound on the difference between an expression's model and the expression of the models."""
         found = self._found(index)
         return np.zeros(len(self.relation)) if isinstance(found, float) else self.relation.err[found]
 
     def _range(self, expression: Expression) -> tuple[FloatArray, FloatArray]:
-        """Least and largest value of an expression in each row."""
+        """Return the least and largest value of an expression in each row."""
         found = self._work.operand(expression)
         if isinstance(found, float):
             level = np.full(len(self.relation), found)
@@ -106,14 +106,14 @@ class Forward:
         if found not in self._ranges:
             low, high, _ = bounds(self.relation.models[found], self.relation.lo, self.relation.hi)
             if self._lifted:
-                # Errors make approximations coarser: what holds on the whole row holds on whatever pieces it is cut to.
+                # Errors make approximations coarser: a range over the whole row holds for any pieces of it.
                 n = int(self.row.max(initial=-1)) + 1
                 low, high = group_min(low, self.row, n)[self.row], group_max(high, self.row, n)[self.row]
             self._ranges[found] = low, high
         return self._ranges[found]
 
     def size(self, name: str) -> FloatArray:
-        """The largest absolute value of a column in each row."""
+        """Return the largest absolute value of a column in each row."""
         return self._size(Column(name))
 
     def _size(self, expression: Expression) -> FloatArray:
@@ -121,7 +121,7 @@ class Forward:
         return np.maximum(np.abs(low), np.abs(high))
 
     def _lifting(self, expression: Expression) -> FloatArray:
-        """What the approximation of a function itself added, of the error that its model was found to have."""
+        """Return the part of a function's error that its approximation itself added."""
         if expression not in self._added:
             found = self._work.operand(expression)
             err = self.relation.err
@@ -134,7 +134,7 @@ class Forward:
     # -- the rules ------------------------------------------------------------------------------------------
 
     def error(self, index: int, errors: Errors) -> FloatArray:
-        """The bound of an expression's error, per row, approximations included; infinite where there is none."""
+        """Return the bound of an expression's error per row, approximations included; infinite without one."""
         with np.errstate(all="ignore"):
             found = self._error(self.expressions[index], errors)
         return np.where(np.isnan(found), np.inf, found)
@@ -174,7 +174,7 @@ class Forward:
         return np.where(e > 0.0, e * np.sum(terms, axis=0), 0.0) if n else np.zeros(len(e))
 
     def _caused(self, e: Expression, errors: Errors) -> FloatArray:
-        """What a function that leaves the polynomials makes of its operand's error."""
+        """Return the error that a non-polynomial function makes of its operand's error."""
         match e:
             case Function("distance"):
                 dx, dy = (self._error(one, errors) for one in _differences(e))
@@ -201,14 +201,14 @@ class Forward:
 
 
 def _as_product(e: Expression) -> Expression:
-    """``a / b`` as ``a (1 / b)``, which is how it is evaluated."""
+    """Rewrite ``a / b`` as ``a (1 / b)``, which is how it is evaluated."""
     if isinstance(e, Arithmetic) and e.op == "/" and not isinstance(e.right, Constant):
         return Arithmetic("*", e.left, Arithmetic("/", Constant(1.0), e.right))
     return e
 
 
 def _is_lifted(e: Expression) -> bool:
-    """Whether an expression leaves the polynomials, and so is approximated on pieces."""
+    """Return whether an expression is not polynomial, and so is approximated on pieces."""
     if isinstance(e, Arithmetic):
         return e.op == "/" and not isinstance(e.right, Constant)
     return isinstance(e, Function) and e.name not in ("abs", "distance2", SPAN)
@@ -220,7 +220,7 @@ def _differences(distance: Expression) -> tuple[Expression, Expression]:
 
 
 def linear_factors(expression: Expression, modelled: Sequence[str]) -> dict[str, float] | None:
-    """``|factor|`` of each modelled column of an expression that is linear in them with constant factors; else None.
+    """Return ``|factor|`` of each modelled column of an expression linear in them with constant factors, else None.
 
     >>> linear_factors(Arithmetic("-", Column("x"), Arithmetic("*", Constant(2), Column("y"))), ("x", "y"))
     {'x': 1.0, 'y': 2.0}
@@ -245,7 +245,7 @@ def linear_factors(expression: Expression, modelled: Sequence[str]) -> dict[str,
                 return factors(other, by * abs(k))
             case Arithmetic("/", other, Constant(int() | float() as k)) if k:
                 return factors(other, by / abs(k))
-            case Function("#span", _):  # no more than the hypotenuse of both differences
+            case Function("#span", _):  # at most the hypotenuse of both differences
                 a, b = (factors(one, by) for one in _differences(e))
                 if a is None or b is None:
                     return None
@@ -256,7 +256,7 @@ def linear_factors(expression: Expression, modelled: Sequence[str]) -> dict[str,
 
 
 def linear_legs(expression: Expression, modelled: Sequence[str]) -> list[dict[str, float]] | None:
-    """The sums of which an expression's error is the hypotenuse, by their factors: two of a distance, one of what is linear."""
+    """Return the factors of the sums whose hypotenuse is an expression's error: two for a distance, one if linear."""
     spans = isinstance(expression, Function) and expression.name == SPAN
     parts = _differences(expression) if spans else (expression,)
     legs = [linear_factors(one, modelled) for one in parts]

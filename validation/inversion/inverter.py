@@ -1,35 +1,35 @@
-"""The inverter (paper IV-B, semantics 4.3): bounds on a query's output walked down its plan to bounds on its inputs.
+"""Invert bounds on a query's output to bounds on its inputs, walking down its plan (paper IV-B, semantics 4.3).
 
 Every node's output has, per key and modelled column, a *need*: the largest error that keeps the query's bounds; infinite where
-nothing depends on it, NaN where nothing is known yet (a window not yet full, a key without a partner). From the output's
-needs those of its inputs follow, operator by operator:
+nothing depends on it, NaN where it is still unknown (a window not yet full, a key without a partner). The needs of a node's
+inputs follow from those of its output, operator by operator:
 
 ========== =======================================================================================================
-project    through names as they are (*translations*); through expressions by their forward rules and the split
+project    unchanged through names (*translations*); through expressions by their forward rules and the split
            (:mod:`~pulse.validation.inversion.error_propagation`, :mod:`~pulse.validation.inversion.apportion`)
 filter     passed on where a key has results. The predicate's columns (*inferences*) get a share of its margin, the slack
            where there is no result and the depth where there is one, or of the query's tolerance where that is larger
            (:mod:`~pulse.validation.inversion.predicate`)
 join       passed on to the sides; its condition as a filter, over all pairs whose keys can match
-           (:mod:`~pulse.validation.inversion.join`), with a second helping of what the smallest shares leave
+           (:mod:`~pulse.validation.inversion.join`); progressive filling then distributes what the smallest shares leave
            (:mod:`~pulse.validation.inversion.max_min_fill`)
-window     ``avg``, ``min``, ``max``: passed on; ``sum``: over the window's seconds
+window     ``avg``, ``min``, ``max``: passed on; ``sum``: divided by the window's seconds
 across     :mod:`~pulse.validation.inversion.across`
-union      to the member that a key came from
-mirror     of a pair and its mirror image the smaller, each column's from where it was exchanged to
+union      passed on to the member that a key came from
+mirror     the smaller of a pair and its mirror image, each column's from where it was exchanged to
 ========== =======================================================================================================
 
-A column that several nodes use must satisfy all of them: at a scan the smallest need counts. Keys whose need is not known, and
-keys that are not there yet, get the smallest that is known of the stream's attribute, or else what holds for any data
+A column that several nodes use must satisfy all of them: at a scan the smallest need counts. Keys of unknown need, and keys yet
+to come, get the smallest known need of the stream's attribute, or else the bound that holds for any data
 (:func:`~pulse.plan.required_fit.required_fit`).
 
-Bounds that are relative are taken of the smallest value that the truth may have on the result's range: with
+Relative bounds refer to the smallest value that the truth may have on the result's range: with
 ``b = p |m| / (1 + p)``, ``b <= p (|m| - b) <= p |truth|``. A relative bound on all columns also limits what predicates
-compare, as a part of the larger side; so does an absolute one where the query asks for no modelled column at all,
-only who and when. Where it asks for some, predicates may err by as much as the output, or as keeps their answer.
+compare, as a part of the larger side; so does an absolute one where the query selects no modelled column at all,
+only keys and times. Where it selects some, predicates may err by as much as the output, or as keeps their answer.
 
-What this promises: while every input stays within its allotted bound, the output is within its bound at every instant at which
-both it and the true output are there. Below an aggregate across keys, that the same keys take part.
+The guarantee: while every input stays within its allotted bound, the output is within its bound at every instant at which
+both it and the true output exist. Below an aggregate across keys, it also requires that the same keys take part.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from pulse.validation.inversion.split_heuristics import Split, get
 from pulse.validation.inversion.volatility import Volatility
 
 Evaluate = Callable[[Node], Relation]
-"""The output of a node of the plan, scans included: with the runtime, its evaluation's ``segments``."""
+"""A function that returns the output of a plan node, scans included: with the runtime, its evaluation's ``segments``."""
 
 
 def invert(
@@ -72,18 +72,23 @@ def invert(
     restlessness: Mapping[str, Allotment] | None = None,
     inferences: bool = True,
 ) -> dict[str, Allotment]:
-    """The bounds of every stream's keys and attributes that keep ``bounds`` on the output's columns (None: on all modelled).
+    """Compute the bounds of every stream's keys and attributes that keep the bounds on the output's columns.
 
-    ``plan`` has its parameters bound and no exchanges. ``restlessness`` says per stream how restless each key's attributes have
-    been, in any one unit (:mod:`~pulse.validation.inversion.split_heuristics`); without it all are equally so. Without
-    ``inferences`` only the values of results count, not whether there are any.
+    Parameters
+    ----------
+    plan : the query plan, its parameters bound, without exchanges
+    bounds : bound by output column; None stands for all modelled columns
+    evaluate : returns the output of a plan node
+    split : name of the split (:mod:`~pulse.validation.inversion.split_heuristics`), default ``equi``
+    restlessness : volatility of each key's attributes per stream, in any one unit, default None (all equal)
+    inferences : whether the existence of results counts and not only their values, default True
     """
-    asked = _by_column(plan, bounds)
+    column_bounds = _by_column(plan, bounds)
     restless = Volatility(evaluate, restlessness)
     walk = _Inversion(evaluate, get(split), restless, _tolerance(plan, bounds), inferences)
     root = evaluate(plan)
-    walk.down(plan, {name: _need(root, name, one) for name, one in asked.items()})
-    static = _static(plan, asked)
+    walk.down(plan, {name: _need(root, name, one) for name, one in column_bounds.items()})
+    static = _static(plan, column_bounds)
     return {stream: _allotment(stream, uses, static) for stream, uses in walk.found.items()}
 
 
@@ -111,7 +116,7 @@ def _tolerance(plan: Node, bounds: Mapping[str | None, ErrorBound]) -> Tolerance
 
 
 def absolute_bounds(relation: Relation, name: str, bound: ErrorBound) -> FloatArray:
-    """Per row the absolute bound that keeps ``bound`` against every truth within it (semantics 2.4)."""
+    """Return per row the absolute bound that keeps ``bound`` against every truth within it (semantics 2.4)."""
     if isinstance(bound, Absolute):
         return np.full(len(relation), bound.value)
     assert isinstance(bound, (Relative, RelativeWithFloor))
@@ -126,17 +131,17 @@ def _need(root: Relation, name: str, bounds: tuple[ErrorBound, ...]) -> FloatArr
     need = np.full(root.groups, np.nan)
     for bound in bounds:
         own = group_min(absolute_bounds(root, name, bound), root.group, root.groups)
-        if isinstance(bound, Absolute):  # holds also for what has no result yet
+        if isinstance(bound, Absolute):  # holds also where there is no result yet
             own = np.full(root.groups, bound.value)
         need = np.fmin(need, own)
     return need
 
 
-def _static(plan: Node, asked: Mapping[str, tuple[ErrorBound, ...]]) -> dict[tuple[str, str], float]:
-    """What holds for any data, by stream and attribute, as far as it can be told."""
+def _static(plan: Node, column_bounds: Mapping[str, tuple[ErrorBound, ...]]) -> dict[tuple[str, str], float]:
+    """Return the bounds that hold for any data, by stream and attribute, where derivable."""
     fixed = {
         name: min(one.value for one in many if isinstance(one, Absolute))
-        for name, many in asked.items()
+        for name, many in column_bounds.items()
         if any(isinstance(one, Absolute) for one in many)
     }
     fits = required_fit(Query(plan, ()), fixed)
@@ -146,7 +151,7 @@ def _static(plan: Node, asked: Mapping[str, tuple[ErrorBound, ...]]) -> dict[tup
 def _allotment(
     stream: str, uses: list[tuple[Relation, Needs]], static: Mapping[tuple[str, str], float]
 ) -> Allotment:
-    """The smallest need of each key and attribute over all uses of a stream."""
+    """Return the smallest need of each key and attribute over all uses of a stream."""
     merged: Allotment | None = None
     names = tuple(dict.fromkeys(name for _, needs in uses for name in needs))
     for relation, needs in uses:
@@ -176,7 +181,7 @@ def _known(need: FloatArray | None, n: int) -> FloatArray:
 
 
 def _unknown(keys: tuple[pa.Array, ...], n: int, uses: list[tuple[Relation, Needs]], name: str) -> FloatArray:
-    """Which keys some use of the stream cannot tell the need of."""
+    """Return the keys whose need is unknown in some use of the stream."""
     unknown = np.zeros(n, bool)
     for relation, needs in uses:
         if name in needs:
@@ -192,7 +197,7 @@ def _default(known: FloatArray, static: float | None) -> float:
 
 @dataclass(frozen=True)
 class _Inversion:
-    """One walk down a plan; ``found`` gathers what each scan must keep."""
+    """One walk down a plan; ``found`` collects the needs of each scan."""
 
     evaluate: Evaluate
     split: Split
@@ -202,7 +207,7 @@ class _Inversion:
     found: dict[str, list[tuple[Relation, Needs]]] = field(default_factory=dict)
 
     def down(self, node: Node, needs: Needs) -> None:
-        """Bring the needs of a node's output to its inputs, and on."""
+        """Propagate the needs of a node's output to its inputs, recursively."""
         relation = self.evaluate(node)
         match node:
             case Scan():
@@ -238,7 +243,7 @@ class _Inversion:
     def _filter(self, node: Filter, relation: Relation, needs: Needs) -> None:
         below = self.evaluate(node.input)
         at = positions(below.keys, relation.keys, below.groups, relation.groups)
-        # Where the predicate lets nothing through, nothing but its margin counts.
+        # Where the predicate passes no rows, only its margin counts.
         emptied = (np.diff(below.offsets) > 0) & (gather(np.diff(relation.offsets).astype(float), at) == 0.0)
         passed = {name: np.where(emptied, np.inf, gather(need, at)) for name, need in needs.items()}
         if self.inferences and node.predicate != TRUE:
@@ -304,8 +309,10 @@ class _Inversion:
 
 
 def _projected(node: Project, below: Relation, relation: Relation) -> IntArray:
-    """For each group of a projection's input the group that it became; a key's columns are all there, maybe renamed, but for
-    those that are hidden, which equal another."""
+    """Return the output group of each group of a projection's input.
+
+    All key columns are there, possibly renamed, except hidden ones, which equal another.
+    """
     source = {}
     outputs = dict(node.outputs)
     for name, column in zip(relation.columns.key_names, relation.keys, strict=True):

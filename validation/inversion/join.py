@@ -1,10 +1,10 @@
-"""Inversion of a join: needs passed to the sides, and the margin of its condition over all pairs (semantics 4.3, 4.5).
+"""Invert a join: pass needs to both sides, and share the margin of its condition over all pairs (semantics 4.3, 4.5).
 
-A bound on an output column is that of the input's own column, for every pair that a key takes part in: the smallest. Pairs
-that give no result have a slack, also those that the join itself never looked at because they are far apart; where a predicate
-bounds the distance of two positions, that of far pairs is taken from their bounding boxes, as ``distance - reach``.
+A bound on an output column is one on the input's own column, the smallest over all pairs that a key takes part in. Pairs
+without a result have a slack, also those that the join itself skips because they are far apart; where a predicate
+bounds the distance of two positions, the slack of far pairs follows from their bounding boxes, as ``distance - reach``.
 
-Of its shares in all pairs a key keeps the smallest. What that leaves to its partners they get in a second helping
+A key keeps the smallest of its shares in all pairs. Progressive filling distributes the rest to its partners
 (:mod:`~pulse.validation.inversion.max_min_fill`); where a stream is joined with itself, a key is the same input on both sides.
 """
 
@@ -37,13 +37,13 @@ from pulse.validation.inversion.predicate import Tolerance, decision_shares
 from pulse.validation.inversion.split_heuristics import Split
 from pulse.validation.inversion.volatility import Volatility
 
-_ROWS = 1 << 16  # rows that are joined at once
+_ROWS = 1 << 16  # rows joined at once
 
 
 def passed_on(
     node: Join, relation: Relation, needs: Needs, evaluate: Callable[[Node], Relation]
 ) -> tuple[Needs, Needs]:
-    """The needs of both sides for the values of the join's output; unknown for keys that no result has."""
+    """Return the needs of both sides for the values of the join's output; unknown for keys without a result."""
     left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
     keys = len(node.left.columns.key)
     some = np.flatnonzero(np.diff(relation.offsets))
@@ -63,7 +63,7 @@ def with_condition(
     restless: Volatility,
     tolerance: Tolerance | None,
 ) -> tuple[Needs, Needs]:
-    """Those needs, and what the condition's decisions ask for."""
+    """Combine those needs with the needs of the condition's decisions."""
     if node.condition == TRUE and node.near is None:
         return passed
     left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
@@ -71,7 +71,7 @@ def with_condition(
     found = _Condition(node, left, right, split, rest, tolerance).needs()
     free: list[Needs] = []
     for needs, paired in zip(passed, found.paired, strict=True):
-        # What was paired and came out empty depends on the condition's margin alone.
+        # Pairs without a result depend on the condition's margin alone.
         free.append({name: np.where(np.isnan(need) & paired, np.inf, need) for name, need in needs.items()})
     own = found.helped((free[0], free[1]))
     return smaller(free[0], own[0]), smaller(free[1], own[1])
@@ -80,7 +80,7 @@ def with_condition(
 class _Inputs:
     """The inputs of a join's results, numbered: a modelled column of a group of either side.
 
-    Those of a stream that is joined with itself have one number on both sides.
+    The inputs of a stream joined with itself have the same number on both sides.
     """
 
     def __init__(self, node: Join, left: Relation, right: Relation) -> None:
@@ -103,7 +103,7 @@ class _Inputs:
                 self.number[name] = np.where(at >= 0, np.append(same, -1)[at], self.number[name])
 
     def gathered(self, sides: tuple[Needs, Needs]) -> FloatArray:
-        """The smallest need of each input, NaN where there is none."""
+        """Return the smallest need of each input, NaN without one."""
         out = np.full(self.n, np.nan)
         for own in sides:
             for name, values in own.items():
@@ -112,14 +112,14 @@ class _Inputs:
 
 
 def _stream(node: Node) -> Scan | None:
-    """The scan that a side is, but for filters."""
+    """Return the scan below a side's filters, or None."""
     while isinstance(node, Filter):
         node = node.input
     return node if isinstance(node, Scan) else None
 
 
 class _Found:
-    """The condition's shares per side and group, which groups met a partner, and the limits that the shares keep."""
+    """The condition's shares per side and group, the groups that met a partner, and the limits that the shares satisfy."""
 
     def __init__(self, node: Join, left: Relation, right: Relation) -> None:
         self.sides: tuple[Needs, Needs] = ({}, {})
@@ -128,13 +128,14 @@ class _Found:
         self.limits = Limits(self.inputs.n)
 
     def add(self, side: int, name: str, values: FloatArray, groups: IntArray) -> None:
+        """Lower the shares of a column in these groups to the given values."""
         own = self.sides[side]
         if name not in own:
             own[name] = np.full(len(self.paired[side]), np.nan)
         np.fmin.at(own[name], groups, values)
 
     def limit(self, expression: Expression, pairs: IntArray, limit: FloatArray) -> None:
-        """Note what an expression may err by in each pair."""
+        """Record the allowed error of an expression in each pair."""
         used = columns_of(expression)
         names = tuple(name for name in self.inputs.side if name in used)
         if not names:
@@ -147,9 +148,9 @@ class _Found:
             self.limits.add(inputs, [{names.index(k): v for k, v in leg.items()} for leg in legs], limit)
 
     def helped(self, passed: tuple[Needs, Needs]) -> tuple[Needs, Needs]:
-        """The shares after a second helping, none above what is passed on; of an input on both sides the same for both.
+        """Return the shares after progressive filling, none above the passed needs; an input on both sides gets one share.
 
-        So a key that has all its partners on one side, as each pair is looked at once, is not unknown on the other.
+        So a key that has all its partners on one side, as each pair is evaluated once, is not unknown on the other.
         """
         first, ceiling = self.inputs.gathered(self.sides), self.inputs.gathered(passed)
         ceiling = np.where(np.isnan(ceiling), np.inf, ceiling)
@@ -178,7 +179,7 @@ class _Condition:
         self.found = _Found(node, left, right)
 
     def needs(self) -> _Found:
-        """The shares of all pairs, a chunk at a time."""
+        """Compute the shares of all pairs, a chunk at a time."""
         node, left, right = self.node, self.left, self.right
         keys, rest = split_condition(node.condition, left.columns, right.columns)
         pairs = equal_pairs(left, right, node.equal) if node.equal else all_pairs(left, right)
@@ -226,16 +227,16 @@ class _Condition:
         )
 
     def _near(self, pairs: IntArray, near: Near) -> IntArray:
-        """The pairs whose boxes come within reach, errors included; others get their shares from the distance of the boxes.
+        """Return the pairs whose boxes come within reach, errors included; the others get shares from their boxes' distance.
 
-        That distance is of the models alone: a share says how far a truth may be from its model, so the error that the model
-        has now, which earlier shares allowed, is not taken off it.
+        That distance is of the models alone: a share bounds the truth's distance from its model, so the model's current
+        error, which earlier shares allowed, is not subtracted.
         """
         reach = _reach(near)
         bare = _without_errors(self.left), _without_errors(self.right)
         far = self._apart(pairs, near, (self.left, self.right)) > reach
         distance = self._apart(pairs, near, bare)
-        # hypot of the coordinates' errors, each of two positions: an equal part of it for all four.
+        # The error is the hypotenuse of the coordinates' errors, each of two positions: an equal part for all four.
         allowed = 0.0 if self.tolerance is None else max(self.tolerance.part * reach, self.tolerance.floor)
         limit = np.maximum(distance[far] - reach, allowed) * (1.0 - 1e-9)
         share = limit / np.sqrt(8.0)
@@ -249,7 +250,7 @@ class _Condition:
 
     @staticmethod
     def _apart(pairs: IntArray, near: Near, sides: tuple[Relation, Relation]) -> FloatArray:
-        """How far the boxes of each pair are apart at least."""
+        """Return the least distance between the boxes of each pair."""
         boxes = _group_boxes(sides[0], near.left), _group_boxes(sides[1], near.right)
         a, b = boxes[0][pairs[:, 0]], boxes[1][pairs[:, 1]]
         dx = np.maximum(np.maximum(b[:, 0] - a[:, 1], a[:, 0] - b[:, 1]), 0.0)
@@ -275,7 +276,7 @@ def _span(near: Near) -> Function:
 
 
 def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
-    """The box of all positions of each group; of a group without rows one that is near nothing."""
+    """Return the bounding box of each group's positions; NaN, near nothing, for a group without rows."""
     rows = position_boxes(relation, position)
     out = np.full((relation.groups, 4), np.nan)
     for j in range(4):
@@ -285,7 +286,7 @@ def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
 
 
 def _chunks(left: Relation, right: Relation, pairs: IntArray) -> Iterator[IntArray]:
-    """Pairs whose rows together are not too many at once."""
+    """Split the pairs into chunks with a limited number of rows."""
     sizes = np.diff(left.offsets)[pairs[:, 0]] + np.diff(right.offsets)[pairs[:, 1]]
     chunk = np.cumsum(sizes) // _ROWS
     cuts = np.flatnonzero(np.diff(chunk)) + 1

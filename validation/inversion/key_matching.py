@@ -1,4 +1,4 @@
-"""Groups of one relation found among those of another by their keys, and values brought together per group."""
+"""Match groups of relations by their keys, and aggregate values per group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulse.operators.data.relation import Relation
 
 
 def positions(keys: Sequence[pa.Array], among: Sequence[pa.Array], n: int, m: int) -> IntArray:
-    """For each of ``n`` keys where it stands among ``m`` others (the last, if several are equal), -1 if it is not there.
+    """Return the position of each of ``n`` keys among ``m`` others (the last of equal ones), or -1.
 
     Without key columns all keys are equal.
 
@@ -31,7 +31,7 @@ def positions(keys: Sequence[pa.Array], among: Sequence[pa.Array], n: int, m: in
 
 
 def mirrored(relation: Relation, exchanged: Mapping[str, str]) -> tuple[pa.Array, ...]:
-    """The keys of a relation's groups with columns exchanged."""
+    """Return the keys of a relation's groups with columns exchanged."""
     names = relation.columns.key_names
     return tuple(relation.keys[names.index(exchanged.get(name, name))] for name in names)
 
@@ -41,7 +41,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def group_min(values: FloatArray, place: IntArray, n: int) -> FloatArray:
-    """The smallest value that goes to each of ``n`` places; NaN where none does. NaN, and places below 0, count for nothing."""
+    """Return the smallest value at each of ``n`` places, NaN without one; NaN values and negative places are ignored."""
     out = np.full(n, np.nan)
     there = place >= 0
     np.fmin.at(out, place[there], values[there])
@@ -49,10 +49,10 @@ def group_min(values: FloatArray, place: IntArray, n: int) -> FloatArray:
 
 
 def group_max(values: FloatArray, place: IntArray, n: int) -> FloatArray:
-    """The largest value that goes to each of ``n`` places; NaN where none does."""
+    """Return the largest value at each of ``n`` places, NaN without one."""
     return -group_min(-values, place, n)
 
 
 def gather(values: FloatArray, place: IntArray) -> FloatArray:
-    """``values[place]``, NaN for places below 0."""
+    """Return ``values[place]``, NaN for negative places."""
     return np.where(place >= 0, np.append(values, np.nan)[place], np.nan)

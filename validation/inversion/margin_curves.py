@@ -1,11 +1,11 @@
-"""By how much a comparison holds at an instant, and the instants at which a row's margin can be largest (semantics 4.5).
+"""Compute the margin of a comparison at an instant, and the instants at which a row's margin can be largest (semantics 4.5).
 
-The margin of a row is made of polynomials by least and largest, so it has its maximum at an end, at a critical point of some
+The margin of a row combines polynomials by minimum and maximum, so it has its maximum at an end, at a critical point of some
 ``D``, or where ``D_i = D_j`` or ``D_i = -D_j``. A distance is compared as ``sqrt(q) - c``; where it meets another margin is
-found on squares, among more candidates than need be. Comparisons that no model takes part in (keys, unmodelled attributes,
-times) cannot move: they hold by an infinite margin or are violated by one. An equality of models holds where ``D`` crosses
-zero, and by the intermediate value theorem a continuous one crosses it still while it moves by less than
-``min(max D, -min D)``, which is its margin there; of a conjunction with others that is no promise, as the crossing may move to
+found on squares, which adds some superfluous candidates. Comparisons without models (keys, unmodelled attributes,
+times) cannot move: their margin is plus or minus infinity. An equality of models holds where ``D`` crosses
+zero, and by the intermediate value theorem a continuous ``D`` still crosses it while it moves by less than
+``min(max D, -min D)``, which is its margin there; in a conjunction with others this is no guarantee, as the crossing may move to
 where they fail.
 """
 
@@ -37,7 +37,7 @@ from pulse.validation.inversion.error_propagation import SPAN, Forward
 
 
 class MarginCandidates(NamedTuple):
-    """Instants at which a row's margin may be largest; ``side`` -1 and 1 are what it tends to from before and after."""
+    """Instants at which a row's margin may be largest; ``side`` -1 and 1 are the limits from before and after."""
 
     row: IntArray
     at: FloatArray
@@ -45,12 +45,12 @@ class MarginCandidates(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """A comparison without models, by when it holds."""
+    """A comparison without models, given by the times at which it holds."""
 
     sets: IntervalSets
 
     def margin(self, where: MarginCandidates) -> FloatArray:
-        """Infinite, one way or the other."""
+        """Return plus or minus infinity at the candidates."""
         inside = np.zeros(len(where.row), bool)
         begin, count = self.sets.offsets[where.row], np.diff(self.sets.offsets)[where.row]
         for j in range(int(count.max(initial=0))):
@@ -65,7 +65,7 @@ class Fixed(NamedTuple):
 
 
 class MarginCurve(NamedTuple):
-    """``D`` of a comparison: the polynomial ``c``, or ``sqrt(c) - level`` for a distance.
+    """The difference ``D`` of a comparison: the polynomial ``c``, or ``sqrt(c) - level`` for a distance.
 
     ``never``: rows where a null is compared. ``crossing``: the margin of an equality where it holds.
     """
@@ -78,12 +78,12 @@ class MarginCurve(NamedTuple):
     never: BoolArray
 
     def values(self, where: MarginCandidates) -> FloatArray:
-        """``D`` at the candidates."""
+        """Return ``D`` at the candidates."""
         v = evaluate(np.ascontiguousarray(self.c[where.row]), where.at)
         return v if self.level is None else np.sqrt(np.maximum(v, 0.0)) - self.level
 
     def margin(self, where: MarginCandidates) -> FloatArray:
-        """By how much the comparison holds at the candidates."""
+        """Return the comparison's margin at the candidates."""
         v = self.values(where)
         if self.relation in ("<", "<="):
             m = -v
@@ -98,7 +98,7 @@ class MarginCurve(NamedTuple):
 
 
 def curve_of(forward: Forward, j: int, comparison: Comparison) -> MarginCurve:
-    """A comparison that models take part in, the ``j``-th expression of ``forward``: see :class:`MarginCurve`."""
+    """Build the :class:`MarginCurve` of a comparison with models, the ``j``-th expression of ``forward``."""
     relation = forward.relation
     level = _distance(comparison)[1]
     kind = comparison.relation
@@ -116,7 +116,7 @@ def curve_of(forward: Forward, j: int, comparison: Comparison) -> MarginCurve:
         low, high, _ = bounds(c, relation.lo, relation.hi)
         low, high = np.sqrt(np.maximum(low, 0.0)), np.sqrt(np.maximum(high, 0.0))
         rounding = NOISE * c.shape[1] * magnitudes(c, relation.lo, relation.hi)
-        noise = rounding / np.maximum(np.maximum(low, np.sqrt(rounding)), 1e-300)  # of a root, at its least
+        noise = rounding / np.maximum(np.maximum(low, np.sqrt(rounding)), 1e-300)  # of the smallest root
         low, high = low - level, high - level
     crossing = np.maximum(np.minimum(high, -low), 0.0)
     never = np.zeros(len(relation), bool)
@@ -126,7 +126,7 @@ def curve_of(forward: Forward, j: int, comparison: Comparison) -> MarginCurve:
 
 
 def candidates(relation: Relation, atoms: dict[Comparison, Fixed | MarginCurve]) -> MarginCandidates:
-    """The instants of each row at which a predicate of these comparisons can have its largest margin."""
+    """Return the instants of each row at which a predicate of these comparisons can have its largest margin."""
     n = len(relation)
     rows, lo, hi = np.arange(n), relation.lo, relation.hi
     places: list[tuple[IntArray, FloatArray]] = []
@@ -168,7 +168,7 @@ def _lowered(c: FloatArray, by: float) -> FloatArray:
 
 
 def _meetings(a: MarginCurve, b: MarginCurve) -> list[FloatArray]:
-    """Polynomials among whose roots are the instants at which ``|D_a| = |D_b|``."""
+    """Return polynomials whose roots include the instants at which ``|D_a| = |D_b|``."""
     if a.level is None and b.level is None:
         return [subtract(a.c, b.c), add(a.c, b.c)]
     if a.level is not None and b.level is not None:
@@ -189,13 +189,13 @@ def _meetings(a: MarginCurve, b: MarginCurve) -> list[FloatArray]:
 
 
 def difference(comparison: Comparison) -> Expression:
-    """What the margin's error is that of: the distance itself where one is compared with a number, else the difference."""
+    """Return the expression whose error is the margin's: the distance if one is compared with a number, else the difference."""
     one, number = _distance(comparison)
     return Arithmetic("-", comparison.left, comparison.right) if number is None else Function(SPAN, one)
 
 
 def _distance(comparison: Comparison) -> tuple[tuple[Expression, ...], float | None]:
-    """The arguments of a distance that is compared with a number, and that distance; None if it is no such comparison."""
+    """Return the arguments of a distance that is compared with a number, and that number; None for any other comparison."""
     left, right = comparison.left, comparison.right
     if isinstance(left, Constant):
         left, right = right, left
@@ -210,5 +210,5 @@ def _distance(comparison: Comparison) -> tuple[tuple[Expression, ...], float | N
 
 
 def distance_level(comparison: Comparison) -> float | None:
-    """The distance that a comparison compares one with; None if it compares something else."""
+    """Return the number that a comparison compares a distance with; None for any other comparison."""
     return _distance(comparison)[1]

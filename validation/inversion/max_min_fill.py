@@ -1,18 +1,17 @@
-"""A second helping (semantics 4.4): what the smallest share of a key leaves unused, given to the others of its results.
+"""Distribute bound that remains after the first split, by max-min progressive filling (semantics 4.4).
 
-A key that takes part in several results (a vessel in many pairs) must keep the smallest of its shares, and so its partners in
-all results but one are left with a part of the bound that nobody uses. With ``u`` the shares that all keep after the first
-helping, result ``c`` errs by no more than ``e_c(u) <= limit_c``, where ``e_c`` is a sum ``sum(s_i u_i)``, or for a distance the
-hypotenuse of two such *legs*. Then, a few times:
+A key that takes part in several results (a vessel in many pairs) must keep the smallest of its shares, so part of the bound of
+all its other results stays unused. With ``u`` the shares after the first split, result ``c`` errs by at most
+``e_c(u) <= limit_c``, where ``e_c`` is a sum ``sum(s_i u_i)``, or for a distance the hypotenuse of two such *legs*. Then repeat:
 
-1. Per result the largest ``g_c >= 1`` with ``e_c(u') <= limit_c``, where ``u'`` is ``g_c u`` for inputs that can still grow
+1. Per result find the largest ``g_c >= 1`` with ``e_c(u') <= limit_c``, where ``u'`` is ``g_c u`` for inputs that can still grow
    and ``u`` for the others.
-2. Every input grows by the least ``g_c`` of its results, at most up to its ceiling (what the query asks of it elsewhere). As no
-   input of a result grows by more than its ``g_c``, every limit is kept.
-3. An input that hardly grew is bound by some other result, and counts as one that cannot grow from then on.
+2. Grow every input by the least ``g_c`` of its results, at most up to its ceiling (the query's other requirement on it). As no
+   input of a result grows by more than its ``g_c``, every limit holds.
+3. Freeze an input that hardly grew: some other result binds it.
 
 In step 2 the inputs of the result of least ``g_c`` use up its limit and are done: progressive filling, as in max-min fairness.
-Inputs of one helping keep the proportions that the split gave them; none ever shrinks.
+Inputs filled together keep the proportions of the split; none ever shrinks.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ import numpy as np
 from pulse.core.arrays import FloatArray, IntArray
 
 ROUNDS = 8
-"""How often all are helped; each is cheap, and what is left after these is little."""
+"""Iterations of the filling; each is cheap, and little bound remains after these."""
 
 _HARDLY = 1.0 + 1e-3  # growth below which an input counts as bound
 _ROUNDING = 1.0 - 1e-12
 
 Legs = Sequence[Mapping[int, float]]
-"""One sum, or the two of a hypotenuse: by the column of ``inputs`` the factor of its input."""
+"""One sum, or the two of a hypotenuse: the factor of an input by its column of ``inputs``."""
 
 
 class Limits:
-    """Results by their inputs, numbered ``0 … n - 1``, and what each may err by."""
+    """The error limits of results in terms of their inputs, numbered ``0 … n - 1``."""
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -44,24 +43,26 @@ class Limits:
         self._fixed = np.zeros(n, bool)
 
     def add(self, inputs: IntArray, legs: Legs, limit: FloatArray) -> None:
-        """Results of one form: row ``i`` of ``inputs`` has the inputs of result ``i``. Infinite limits ask for nothing."""
-        asked = np.flatnonzero(~np.isposinf(limit))
+        """Add results of one form: row ``i`` of ``inputs`` has the inputs of result ``i``; infinite limits are ignored."""
+        limited = np.flatnonzero(~np.isposinf(limit))
         if not 1 <= len(legs) <= 2:
             raise ValueError(f"expected one or two sums, got {len(legs)}")
-        place = self._results + np.arange(len(asked))
+        place = self._results + np.arange(len(limited))
         for leg, factors in enumerate(legs):
             for column, factor in factors.items():
                 if factor != 0.0:
-                    self._terms.append((2 * place + leg, inputs[asked, column], np.full(len(asked), factor)))
-        self._limit.append(limit[asked])
-        self._results += len(asked)
+                    self._terms.append(
+                        (2 * place + leg, inputs[limited, column], np.full(len(limited), factor))
+                    )
+        self._limit.append(limit[limited])
+        self._results += len(limited)
 
     def fix(self, inputs: IntArray) -> None:
-        """These keep their shares: they have results whose errors are no sums."""
+        """Freeze the shares of these inputs, which have results whose errors are not sums."""
         self._fixed[inputs] = True
 
     def helped(self, share: FloatArray, ceiling: FloatArray) -> FloatArray:
-        """Shares that keep all limits, none smaller than it was, from ones that do; infinite and NaN stay as they are."""
+        """Grow shares that satisfy all limits as far as the limits allow; none shrinks, infinite and NaN stay unchanged."""
         if not self._results or not self._terms:
             return share
         term, of, factor = (np.concatenate(one) for one in zip(*self._terms, strict=True))
@@ -89,7 +90,7 @@ def _legs(term: IntArray, part: FloatArray, results: int) -> FloatArray:
 
 
 def _growth(used: FloatArray, growing: FloatArray) -> FloatArray:
-    """The largest ``1 + f`` with ``|used + f · growing| <= 1``, per row; 1 where there is none or it cannot be told.
+    """Return per row the largest ``1 + f`` with ``|used + f · growing| <= 1``; 1 where there is none or it is unknown.
 
     ``q f^2 + 2 p f = rest`` with ``q = |growing|^2``, ``p = used · growing``, ``rest = 1 - |used|^2``, solved without
     cancellation.

@@ -1,4 +1,4 @@
-"""Needs: per modelled column of a node's output, and key, the largest error that keeps what is asked of the query."""
+"""Define needs: per modelled column of a node's output, and key, the largest error that keeps the query's bounds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from pulse.core.arrays import FloatArray
 
 Needs: TypeAlias = dict[str, FloatArray]
-"""By column, one entry per group of the node's relation: infinite where nothing depends on it, NaN where nothing is known."""
+"""By column, one entry per group of the node's relation: infinite where nothing depends on it, NaN where unknown."""
 
 
 def smaller(a: Needs, b: Needs) -> Needs:
-    """What satisfies both.
+    """Combine two needs by the smaller of each.
 
     >>> smaller({"x": np.array([1.0, np.nan])}, {"x": np.array([2.0, 3.0])})
     {'x': array([1., 3.])}
@@ -25,4 +25,4 @@ def smaller(a: Needs, b: Needs) -> Needs:
 
 
 PACE = "#pace"
-"""Among the restlessness of a stream's attributes: how many tuples a second each key has."""
+"""The entry for each key's tuples per second, among the volatilities of a stream's attributes."""

@@ -1,9 +1,9 @@
-"""Inferences (paper IV-B, semantics 4.3): what the attributes of a predicate may move by, for its answer to stay.
+"""Derive how far a predicate's columns may move without changing its answer (inferences; paper IV-B, semantics 4.3).
 
-Validation alternates (paper IV): where there is a result it is the query's accuracy that counts, where there is none the slack
+Validation alternates (paper IV): where there is a result the query's accuracy counts, where there is none the slack
 (:mod:`~pulse.validation.inversion.slack`). So a predicate's columns share its margin or the query's own tolerance, whichever is
-larger: beside a boundary the margin is next to nothing, every tuple would be a violation, and all that would be gained is which
-side of it a model is on that is not exact to begin with. Certainty says that (semantics 3.9).
+larger: near a boundary the margin is close to zero and every tuple would be a violation, only to learn on which
+side of it an inexact model lies. Certainty covers that (semantics 3.9).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pulse.validation.inversion.split_heuristics import Split
 
 
 class Tolerance(NamedTuple):
-    """By how much what a predicate compares may err: ``part`` of the larger side, at least ``floor``.
+    """The allowed error of what a predicate compares: ``part`` of the larger side, at least ``floor``.
 
-    ``strict``: where there is a result, no more than that, however deep it lies.
+    ``strict``: this limit also holds where there is a result, however deep it lies.
     """
 
     part: float
@@ -35,7 +35,7 @@ class Tolerance(NamedTuple):
     strict: bool
 
     def of(self, comparison: Comparison, relation: Relation) -> FloatArray:
-        """Per row of a relation, of the larger side where that is smallest."""
+        """Return the tolerance per row of a relation, from the smallest magnitude of the larger side."""
         level = distance_level(comparison)
         if level is not None:
             size = np.full(len(relation), abs(level))
@@ -61,10 +61,10 @@ def decision_shares(
     empty_only: bool = False,
     note: Note | None = None,
 ) -> Needs:
-    """Per group, what each modelled column of a predicate may move by for the answer of every row to stay.
+    """Return per group how far each modelled column may move without changing the answer of any row.
 
-    With a tolerance: or for no comparison to err by more than that. With ``empty_only`` rows that have a result are left free.
-    ``note`` is told of all limits that the shares keep.
+    With a tolerance, columns may also move as long as no comparison errs by more than that. With ``empty_only``, rows that have a
+    result are unconstrained. ``note`` receives all limits that the shares satisfy.
     """
     rows = len(relation)
     found = margins(relation, predicate)

@@ -1,18 +1,18 @@
-"""Slack: how far a predicate is from giving a result where it gives none, and from losing the one it gives (semantics 4.5).
+"""Compute slack: how far a predicate is from gaining a result where it has none, and from losing one (semantics 4.5).
 
 A comparison ``D R 0`` holds at ``t`` by a *margin* ``m(t)``: ``-D`` for ``<``, ``D`` for ``>``, ``|D|`` for ``!=``, ``-|D|``
-for ``=``; below zero it is violated by as much. Of a conjunction the margin is the least of its operands', of a
+for ``=``; below zero it is violated by as much. The margin of a conjunction is the least of its operands', of a
 disjunction the largest; negations are pushed down to the comparisons. With ``M = max over t of m(t)`` on a row's range:
 
-* ``M < 0``: the row gives no result, and ``-M = min over t of max over the violated comparisons of |D(t)|`` is the **slack**.
-* ``M > 0``: it gives one, and ``M`` is its **depth**: while every ``D`` moves by less, some of the result remains.
+* ``M < 0``: the row has no result, and ``-M = min over t of max over the violated comparisons of |D(t)|`` is the **slack**.
+* ``M > 0``: it has one, and ``M`` is its **depth**: while every ``D`` moves by less, some of the result remains.
 
-So one quantity decides what inferences, the attributes that only predicates see, may move by (semantics 4.3): while they keep
-their share of it, a result that is there stays there, and where there is none there will be none. It is not asked that a
-result begins and ends at the same instants. Near its ends the predicate is close to its boundary by nature, no bound above
-zero would do, and certainty (semantics 3.9) says what is sure.
+So one quantity decides how far inferences, the attributes that only predicates use, may move (semantics 4.3): while they keep
+their share of it, an existing result remains, and no new one appears. A result need not begin and end at the same instants:
+near its ends the predicate is close to its boundary by nature, no bound above zero would suffice, and certainty
+(semantics 3.9) covers that.
 
-``M`` is exact up to rounding: it is looked for among finitely many instants (:mod:`pulse.validation.inversion.margin_curves`).
+``M`` is exact up to rounding: its search covers finitely many instants (:mod:`pulse.validation.inversion.margin_curves`).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from pulse.validation.inversion.margin_curves import (
 )
 from pulse.validation.inversion.split_heuristics import Split
 
-_STRICTLY = 1.0 - 1e-9  # what moves by all of its slack may just touch the boundary
+_STRICTLY = 1.0 - 1e-9  # an input that moves by all of its slack may just touch the boundary
 
 
 class Margins(NamedTuple):
-    """Margins of a predicate, per row of ``forward.relation``: parts of the rows that were asked about.
+    """The margins of a predicate, per row of ``forward.relation``, which are parts of the original rows.
 
-    ``holds``: whether there is a result. ``amount``: ``|M|``, rounding and approximations deducted. ``matters[i, j]``:
+    ``holds``: whether there is a result. ``amount``: ``|M|`` minus rounding and approximation. ``matters[i, j]``:
     whether comparison ``j`` must keep its sign for the answer to stay.
     """
 
@@ -64,7 +64,7 @@ class Margins(NamedTuple):
     matters: BoolArray
 
     def by_row(self, rows: int) -> tuple[BoolArray, FloatArray]:
-        """``holds`` and ``amount`` of the original rows: the depth of the deepest part, or the slack of the nearest."""
+        """Return ``holds`` and ``amount`` of the original rows: the depth of the deepest part, or the slack of the nearest."""
         row = self.forward.row
         holds = np.zeros(rows, bool)
         np.logical_or.at(holds, row, self.holds)
@@ -76,7 +76,7 @@ class Margins(NamedTuple):
         return holds, np.where(holds, depth, nearest)
 
     def budget(self, rows: int) -> FloatArray:
-        """What the comparisons of each part may move by: all parts must stay empty, or the deepest must keep its result."""
+        """Return how far each part's comparisons may move: all parts must stay empty, or the deepest keep its result."""
         holds, amount = self.by_row(rows)
         deepest = self.holds & (self.amount == amount[self.forward.row])
         free = holds[self.forward.row] & ~deepest
@@ -84,7 +84,7 @@ class Margins(NamedTuple):
 
 
 def slack(relation: Relation, predicate: Expression) -> FloatArray:
-    """Per row the slack: infinite where no motion of a model could give a result, 0 where there is one already.
+    """Return per row the slack: infinite where no motion of a model could give a result, 0 where there is one already.
 
     >>> from pulse.core.columns import Columns
     >>> import pyarrow as pa
@@ -100,7 +100,7 @@ def slack(relation: Relation, predicate: Expression) -> FloatArray:
 
 
 Note = Callable[[Forward, int, FloatArray], None]
-"""Told of every expression (by its index) whose error is limited, and the limits per row of ``forward.relation``."""
+"""A callback for every expression (by index) whose error is limited, with the limits per row of ``forward.relation``."""
 
 
 def shares_of_margin(
@@ -111,7 +111,7 @@ def shares_of_margin(
     restlessness: Errors,
     note: Note | None = None,
 ) -> dict[str, FloatArray]:
-    """Shares, per original row, that keep the error of every comparison that matters within ``budget`` (by part of a row)."""
+    """Return shares per original row that keep every comparison that matters within ``budget`` (by part of a row)."""
     out: dict[str, FloatArray] = {}
     of_part = {name: values[found.forward.row] for name, values in restlessness.items()}
     for j in range(len(found.comparisons)):
@@ -125,7 +125,7 @@ def shares_of_margin(
 
 
 def margins(relation: Relation, predicate: Expression) -> Margins:
-    """The margins of a predicate over a relation's rows."""
+    """Compute the margins of a predicate over a relation's rows."""
     plain = positive(predicate)
     modelled = set(relation.columns.modelled)
     every = list(dict.fromkeys(one for one in walk(plain) if isinstance(one, Comparison)))
@@ -153,7 +153,7 @@ def margins(relation: Relation, predicate: Expression) -> Margins:
 
 
 def _bare(relation: Relation) -> Relation:
-    """Without the hidden columns of an evaluation, whose names another one would use again."""
+    """Remove the hidden columns of an evaluation, whose names another evaluation would reuse."""
     own = relation.columns.modelled
     return replace(
         relation,
@@ -175,7 +175,7 @@ def _combined(predicate: Expression, values: dict[Comparison, FloatArray], n: in
 
 
 def _largest(margin: FloatArray, where: MarginCandidates, n: int) -> tuple[FloatArray, IntArray]:
-    """The largest margin of each row, and the candidate that has it."""
+    """Return the largest margin of each row, and its candidate."""
     value = np.full(n, -np.inf)
     np.maximum.at(value, where.row, margin)
     best = np.zeros(n, np.int64)
@@ -185,10 +185,10 @@ def _largest(margin: FloatArray, where: MarginCandidates, n: int) -> tuple[Float
 
 
 def _matters(own: FloatArray, where: MarginCandidates, value: FloatArray, best: IntArray) -> BoolArray:
-    """Rows whose answer hangs on a comparison.
+    """Return the rows whose answer depends on a comparison.
 
-    A result: only comparisons that hold by as much at the instant where it is deepest. None: only those that somewhere are
-    violated by as much as the slack.
+    With a result: only comparisons that hold by at least the depth at the deepest instant. Without: only those violated
+    somewhere by at least the slack.
     """
     worst = np.full(len(value), np.inf)
     np.minimum.at(worst, where.row, own)

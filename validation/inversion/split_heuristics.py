@@ -1,23 +1,23 @@
-"""Split heuristics (paper IV-C, semantics 4.4): how an output's bound is shared out among the inputs that cause it.
+"""Split an output's bound among the inputs that cause it (paper IV-C, semantics 4.4).
 
 An output errs by at most ``sum(s_i b_i)`` when input ``i`` errs by at most ``b_i`` and moves the output ``s_i`` times as far
 as itself (its *sensitivity*; 1 in the paper). A split chooses the ``b_i`` with ``sum(s_i b_i) <= bound``:
 
 ``equi``
-    every input the same part of the bound: ``s_i b_i = bound / n``, with ``n`` = keys × dependent attributes.
+    gives every input the same part of the bound: ``s_i b_i = bound / n``, with ``n`` = keys × dependent attributes.
 ``gradient``
-    in proportion to the steepest slope ``g_i`` of each input's model: ``s_i b_i = bound · s_i g_i / sum(s_j g_j)``. Where all
+    is proportional to the steepest slope ``g_i`` of each input's model: ``s_i b_i = bound · s_i g_i / sum(s_j g_j)``. Where all
     are level, equi.
 ``restless``
-    so that violations become rare. An input's residual against its model wanders: if it is a walk of parameter ``r_i`` (its
-    *restlessness*: the root of its variance per unit of time), it leaves ``±b_i`` after ``(b_i / r_i)^2`` on average, so that
-    all together violate ``sum((r_i / b_i)^2)`` times per unit of time. To minimise that subject to
+    minimises expected violations. If an input's residual against its model is a random walk of volatility ``r_i`` (its
+    *restlessness*: the root of its variance per unit of time), it leaves ``±b_i`` after ``(b_i / r_i)^2`` on average, so
+    all inputs violate ``sum((r_i / b_i)^2)`` times per unit of time. To minimise that subject to
     ``sum(s_i b_i) = bound``, Lagrange: ``2 r_i^2 / b_i^3 = λ s_i``, hence ``b_i ~ (r_i^2 / s_i)^(1/3)``, and with the
-    constraint ``s_i b_i = bound · w_i / sum(w_j)``, ``w_i = (s_i r_i)^(2/3)``. Where none has been restless, equi. The rate is
+    constraint ``s_i b_i = bound · w_i / sum(w_j)``, ``w_i = (s_i r_i)^(2/3)``. Where all volatilities are zero, equi. The rate is
     ``sum(w_i)^3 / bound^2``, never above that of equi, ``n^2 · sum(w_i^3) / bound^2`` (the mean of cubes is no less
     than the cube of the mean).
 
-``gradient`` and ``restless`` keep a part of the bound, :data:`FLOOR`, to share equally: no input is left with nothing.
+``gradient`` and ``restless`` share a part of the bound, :data:`FLOOR`, equally, so that every input gets some.
 
 A user's function has the paper's signature, one output at a time (:data:`UserSplit`); it returns a bound per input, which is
 checked to be conservative.
@@ -38,22 +38,22 @@ from pulse.kernels.polynomial.arithmetic import derivative
 from pulse.kernels.polynomial.extrema import bounds
 
 FLOOR = 0.1
-"""The part of a bound that is shared equally, whatever the inputs look like."""
+"""The part of a bound that is always shared equally."""
 
-_ROUNDING = 1.0 - 1e-12  # sums of shares stay below the bound, and so do the errors computed from them
-_TOLERATED = 1.0 + 1e-9  # what a user's function may be above the bound by rounding
+_ROUNDING = 1.0 - 1e-12  # keeps sums of shares, and the errors computed from them, below the bound
+_TOLERATED = 1.0 + 1e-9  # rounding by which a user's function may exceed the bound
 
 
 class SplitError(PulseError, ValueError):
-    """A split that is not known, or gives what is no bound."""
+    """An error for an unknown split, or one that returns invalid bounds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What a split is asked, of ``n`` outputs at once.
+    """The input of a split, for ``n`` outputs at once.
 
     Output ``i`` has the key ``output_keys[…][i]``, coefficients ``output_coefficients[i]`` and the bound ``bound[i]``, finite and
-    above zero. It was caused by inputs ``offsets[i]:offsets[i + 1]``; an input is an attribute
+    above zero. Its causes are inputs ``offsets[i]:offsets[i + 1]``; an input is an attribute
     (``attributes[attribute[j]]``) of a key, with its model's coefficients on ``[lo, hi]``.
     """
 
@@ -72,11 +72,11 @@ class Question:
 
     @property
     def output(self) -> IntArray:
-        """The output of each input."""
+        """Return the output of each input."""
         return np.repeat(np.arange(len(self.bound)), np.diff(self.offsets))
 
     def in_proportion(self, weight: FloatArray) -> FloatArray:
-        """Bounds whose parts ``s_i b_i`` of the output's are as these weights; equal parts where all are zero."""
+        """Return bounds whose parts ``s_i b_i`` are proportional to these weights; equal parts where all are zero."""
         output = self.output
         number = np.diff(self.offsets)[output]
         weight = weight / _total(weight, output, len(self.bound), np.maximum.at)[output].clip(1e-300)
@@ -87,11 +87,11 @@ class Question:
 
 
 Split = Callable[[Question], FloatArray]
-"""A bound per input."""
+"""A function that returns a bound per input."""
 
 
 class Input(NamedTuple):
-    """An input as a user's function sees it."""
+    """An input as passed to a user's function."""
 
     key: tuple[Any, ...]
     attribute: str
@@ -101,7 +101,7 @@ class Input(NamedTuple):
 
 
 UserSplit = Callable[[tuple[Any, ...], FloatArray, float, Sequence[Input]], Sequence[float]]
-"""Output's key, its coefficients, its bound, and the inputs; returns a bound for each (the paper's signature)."""
+"""A function of the output's key, its coefficients, its bound and the inputs; returns a bound each (the paper's signature)."""
 
 
 def _total(values: FloatArray, output: IntArray, n: int, gather: Callable[..., None]) -> FloatArray:
@@ -111,19 +111,19 @@ def _total(values: FloatArray, output: IntArray, n: int, gather: Callable[..., N
 
 
 def equi(question: Question) -> FloatArray:
-    """Equal parts of the bound."""
+    """Give equal parts of the bound."""
     return question.in_proportion(np.ones(len(question.sensitivity)))
 
 
 def gradient(question: Question) -> FloatArray:
-    """In proportion to the largest ``|d model / dt|`` on the input's range, but for the floor."""
+    """Share in proportion to the largest ``|d model / dt|`` on the input's range, above the floor."""
     low, high, _ = bounds(derivative(question.coefficients), question.lo, question.hi)
     slope = np.maximum(np.abs(low), np.abs(high))
     return _with_floor(question, question.sensitivity * slope)
 
 
 def restless(question: Question) -> FloatArray:
-    """So that the fewest violations are to be expected, but for the floor."""
+    """Share so that the expected number of violations is minimal, above the floor."""
     return _with_floor(question, np.cbrt(question.sensitivity * question.restlessness) ** 2)
 
 
@@ -136,9 +136,9 @@ _SPLITS: dict[str, Split] = dict(BUILT_IN)
 
 
 def register(name: str, function: UserSplit) -> None:
-    """Make a function of the paper's signature known by a name in this process, for ``split=name`` of jobs that run in it.
+    """Register a function of the paper's signature under a name, for ``split=name`` of jobs in this process.
 
-    Built-in names cannot be taken.
+    Built-in names are reserved.
 
     >>> register("first takes all", lambda key, c, bound, inputs: [bound, *[0.0] * (len(inputs) - 1)])
     """
@@ -148,14 +148,14 @@ def register(name: str, function: UserSplit) -> None:
 
 
 def get(name: str) -> Split:
-    """The split of this name."""
+    """Return the split of this name."""
     if name not in _SPLITS:
         raise SplitError(f"there is no split '{name}'; there are {', '.join(sorted(_SPLITS))}")
     return _SPLITS[name]
 
 
 def check_known_to_workers(name: str) -> None:
-    """Refuse a split that only this process knows, for work that others do: what is registered here is not registered there.
+    """Reject a split registered only in this process, for work in other processes.
 
     >>> check_known_to_workers("equi")
     """
@@ -163,8 +163,8 @@ def check_known_to_workers(name: str) -> None:
         return
     get(name)
     raise SplitError(
-        f"split '{name}' is registered in this process, and Spark's workers do not have it; run the job in this process "
-        f"(engine = 'local'), or take one that is built in: {', '.join(sorted(BUILT_IN))}"
+        f"split '{name}' is registered in this process only, not in Spark's workers; run the job in this process "
+        f"(engine = 'local'), or use a built-in split: {', '.join(sorted(BUILT_IN))}"
     )
 
 
@@ -196,7 +196,7 @@ def _one_by_one(function: UserSplit) -> Split:
 
 
 def allot(split: Split, question: Question) -> FloatArray:
-    """The bounds that a split gives, found to be conservative: finite, 0 or more, ``sum(s_i b_i) <= bound``."""
+    """Run a split and check that its bounds are conservative: finite, 0 or more, ``sum(s_i b_i) <= bound``."""
     if not len(question.bound):
         return np.zeros(0)
     with np.errstate(over="ignore"):

@@ -1,6 +1,6 @@
-"""How restless the columns inside a plan are, by how restless the streams' attributes have been.
+"""Propagate the volatility of the streams' attributes to the columns inside a plan.
 
-Restlessness is a size in the attribute's own unit (per root of a second, or any other unit common to all), so it moves
+Volatility is a size in the attribute's own unit (per root of a second, or any other unit common to all), so it propagates
 through operators as an error does: through expressions by the forward rules, through ``sum`` over a window by its
 seconds, across keys by the largest, the sum or the mean.
 """
@@ -22,7 +22,7 @@ from pulse.validation.inversion.needs import PACE, Needs
 
 
 def pooled(streams: Mapping[str, Allotment]) -> dict[str, Allotment]:
-    """Every key as restless as its stream's attribute is over all keys: the root of the mean square."""
+    """Assign every key the volatility of its stream's attribute over all keys: the root of the mean square."""
     out = {}
     for stream, known in streams.items():
         typical = {name: _root_mean_square(values) for name, values in known.bounds.items()}
@@ -32,14 +32,14 @@ def pooled(streams: Mapping[str, Allotment]) -> dict[str, Allotment]:
 
 
 def _root_mean_square(values: FloatArray) -> float:
-    """Of what is finite; 0 of nothing. Without overflow."""
+    """Return the root mean square of the finite values without overflow; 0 without any."""
     finite = values[np.isfinite(values)]
     largest = float(np.abs(finite).max(initial=0.0))
     return largest * float(np.sqrt(np.mean((finite / largest) ** 2))) if largest > 0.0 else 0.0
 
 
 def expected_violations(allotted: Mapping[str, Allotment], rates: Mapping[str, Allotment]) -> float:
-    """Per second, of all keys together: ``sum(min(sum((r / b)^2), pace))``, as of walks, at most one a tuple."""
+    """Estimate violations per second over all keys as random walks: ``sum(min(sum((r / b)^2), pace))``, at most one a tuple."""
     total = 0.0
     for stream, known in rates.items():
         if stream not in allotted or not len(known):
@@ -55,21 +55,21 @@ def expected_violations(allotted: Mapping[str, Allotment], rates: Mapping[str, A
 
 
 class Volatility:
-    """Restlessness of every node's columns; of none, if nothing is known of any stream."""
+    """The volatility of every node's columns; empty if no stream's is known."""
 
     def __init__(self, evaluate: Callable[[Node], Relation], streams: Mapping[str, Allotment] | None) -> None:
         self._evaluate, self._streams = evaluate, streams
         self._known: dict[Node, Needs] = {}
 
     def rows(self, node: Node) -> Errors:
-        """Per row of the node's relation."""
+        """Return the volatility per row of the node's relation."""
         if self._streams is None:
             return {}
         group = self._evaluate(node).group
         return {name: values[group] for name, values in self.groups(node).items()}
 
     def groups(self, node: Node) -> Needs:
-        """Per group of the node's relation."""
+        """Return the volatility per group of the node's relation."""
         if self._streams is None:
             return {}
         if node not in self._known:
@@ -121,7 +121,7 @@ class Volatility:
         return self._below(node.inputs[0], relation)
 
     def _below(self, node: Node, relation: Relation) -> Needs:
-        """An input's, for the groups of equal keys."""
+        """Return an input's volatility for the groups of equal keys."""
         below = self._evaluate(node)
         at = positions(relation.keys, below.keys, relation.groups, below.groups)
         return {name: gather(values, at) for name, values in self.groups(node).items()}
@@ -161,5 +161,5 @@ class Volatility:
 
 
 def _finite(values: FloatArray) -> FloatArray:
-    """What is unlimited, or without end, counts as unknown."""
+    """Replace infinite values by NaN, unknown."""
     return np.where(np.isfinite(values), values, np.nan)

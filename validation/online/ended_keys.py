@@ -1,22 +1,22 @@
-"""Models that end where accents drop an attribute or punctuation closes a key (semantics 8.1, 8.7).
+"""End models where accents drop an attribute or punctuation closes a key (semantics 8.1, 8.7).
 
-What was known before a drop says nothing of what comes after.
+Values before a drop imply nothing about the time after it.
 
 ::
 
     tuples   o    o                 (tuples lack it)                o     o
                        drop ├──────────────────────────┤ add
-    model    ├─────────┤          the key is over                   ├──────── ··
+    model    ├─────────┤          the key has ended                 ├──────── ··
 
 A key's model ends at the drop, and a new one begins with the first tuple that has the attribute again. In between the key takes
-no part in anything, and casts no doubt. Where the last value is held it is known up to the drop; a line ends with the last tuple
-before it, since there is none after it that it could lead to.
+no part in any result, not even as a possible one. A held last value is known up to the drop; a line ends with the last tuple
+before it, since no tuple after it continues the line.
 
-A key that punctuation closes is over from its last tuple on: no tuple will tell more, so what was predicted is taken back.
+A key that punctuation closes ends at its last tuple: no further tuple can confirm its prediction, which is therefore retracted.
 
 Tuples of one key between two drops are validated together, those after the second one later, whatever batches they came in.
-Where tuples may be revised the same holds of the validator that lags behind them and of keys that are replayed
-(:mod:`pulse.validation.revisions.history`), and no correction is absorbed by a model between two tuples that a drop separates.
+Where tuples may be revised the same holds for the lagging validator and for keys that are replayed
+(:mod:`pulse.validation.revisions.history`), and no model absorbs a correction between two tuples that a drop separates.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROW = "row"  # a stream without key columns has one key
 
 
 def push_over(validator: Validator, table: pa.Table | pa.RecordBatch, drops: Drops) -> Pushed:
-    """Push tuples that have all attributes, in order of arrival; what they and drops up to the newest of each key change."""
+    """Push tuples that have all attributes, in order of arrival, and end keys at drops up to each one's newest tuple."""
     table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
     if not drops.gaps:
         return validator.push(table)
@@ -73,7 +73,7 @@ def push_over(validator: Validator, table: pa.Table | pa.RecordBatch, drops: Dro
 
 
 def resumed(validator: Validator, table: pa.Table, drops: Drops) -> BoolArray:
-    """Which tuples lie before the drop that ended their key: they come behind the watermark, and tell of the model before it."""
+    """Return which tuples lie before the drop that ended their key, behind the watermark; they belong to the model before it."""
     state, schema = validator.state, validator.spec.schema
     found = np.zeros(table.num_rows, bool)
     ended = np.flatnonzero(state.whole[:, key_state.STARTED] == 0)
@@ -88,18 +88,18 @@ def resumed(validator: Validator, table: pa.Table, drops: Drops) -> BoolArray:
 
 
 def separated(table: pa.Table, drops: Drops, before: IntArray, after: IntArray) -> BoolArray:
-    """Which pairs of instants, before and after, of the keys of the rows of a table have a drop between them."""
+    """Return which pairs of instants, before and after, of the keys of a table's rows have a drop between them."""
     found: BoolArray = drops.after(table, np.arange(len(before)), before) <= after
     return found
 
 
 def ended_at(validator: Validator, rows: IntArray) -> Relation:
-    """That keys without a model, which drops have ended, are over from there on."""
+    """Return segments that mark keys ended by drops as absent from there on."""
     return _over(validator, rows, validator.state.whole[rows, key_state.EXPIRY])
 
 
 def ceased(validator: Validator, drops: Drops, watermark: int | None) -> Relation:
-    """What drops end: predictions from there on, and keys of which no tuple before the drop comes any more; and closed keys."""
+    """End predictions at drops, keys whose tuples before a drop are complete, and closed keys; return the changes."""
     found = Relation.empty(Columns.of(validator.spec.schema))
     if watermark is not None:
         found = _ended(validator, _next(validator, drops) <= watermark, drops)
@@ -114,7 +114,7 @@ def ceased(validator: Validator, drops: Drops, watermark: int | None) -> Relatio
 
 
 def _closed(validator: Validator, drops: Drops, watermark: int | None) -> Relation:
-    """That keys which punctuation closes are over from their last tuple on; the validator has no model of them any more."""
+    """End the keys that punctuation closes at their last tuple, and drop their models from the validator."""
     state, schema = validator.state, validator.spec.schema
     rows = np.flatnonzero(state.whole[:, key_state.STARTED] != 0)
     keys = dict(zip(schema.key_names, validator.keys, strict=True))
@@ -129,13 +129,13 @@ def _closed(validator: Validator, drops: Drops, watermark: int | None) -> Relati
 
 
 def _between_drops(table: pa.Table, drops: Drops, validator: Validator) -> Iterator[tuple[int, IntArray]]:
-    """The drop that comes next after tuples, in the order of these, and the rows that it is next of."""
+    """Yield each next drop, in time order, with the rows of the tuples that precede it."""
     if not table.num_rows:
         return
     schema, n = validator.spec.schema, table.num_rows
     upcoming = drops.after(table, np.arange(n), times(table, schema)[0])
     instants, number = np.unique(upcoming, return_inverse=True)
-    if len(instants) > 1:  # a tuple that comes after later ones of its key is late, and stays after them
+    if len(instants) > 1:  # a tuple that arrives after later ones of its key is late, and stays after them
         codes = encode_keys(table, schema).codes
         order = np.argsort(codes, kind="stable")
         number[order] = np.maximum.accumulate(codes[order] * len(instants) + number[order]) % len(instants)
@@ -145,7 +145,7 @@ def _between_drops(table: pa.Table, drops: Drops, validator: Validator) -> Itera
 
 
 def _next(validator: Validator, drops: Drops) -> IntArray:
-    """The first drop after the newest tuple of each key that has a model; else NEVER."""
+    """Return the first drop after the newest tuple of each key that has a model; else NEVER."""
     state, schema = validator.state, validator.spec.schema
     rows = np.flatnonzero(state.whole[:, key_state.STARTED] != 0)
     found = np.full(len(state.whole), NEVER)
@@ -158,7 +158,7 @@ def _next(validator: Validator, drops: Drops) -> IntArray:
 
 
 def _ended(validator: Validator, which: BoolArray, drops: Drops) -> Relation:
-    """Segments of keys that are over at their next drops; the validator knows their newest times and ends still, and no model."""
+    """End keys at their next drops; the validator keeps their newest times and ends but no model."""
     rows = np.flatnonzero(which)
     if not len(rows):
         return Relation.empty(Columns.of(validator.spec.schema))
@@ -183,6 +183,6 @@ def _ended(validator: Validator, which: BoolArray, drops: Drops) -> Relation:
 
 
 def _over(validator: Validator, rows: IntArray, at: IntArray) -> Relation:
-    """That these keys are over from these instants on."""
+    """Return segments that mark these keys as absent from these instants on."""
     made = validator.models(rows, at)
     return replace(made, hi=made.lo + 2.0 * ENDLESS, certainty=np.full(len(rows), ABSENT, np.uint8))

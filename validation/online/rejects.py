@@ -1,4 +1,4 @@
-"""Tuples that have no place in a stream: kept with a reason, so that none of them stops it or is lost unseen."""
+"""Reject tuples without a usable key or time: keep them with a reason, so that none stops the stream or is lost silently."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pulse.core.time import LIMIT
 
 FILE, ROW, PLACE = "_pulse_file", "_pulse_row", "_pulse_place"
 WHENCE = (FILE, ROW, PLACE)
-"""Columns beside a tuple's own that say where it is from, if they are there: they go along, so that a row set aside tells."""
+"""Optional columns with a tuple's origin; they are passed along, so that a dead letter has it."""
 
 
 def placed(table: pa.Table, keys: tuple[str, ...], time: str) -> tuple[pa.Table, list[pa.Table]]:
-    """The tuples that have a key and a time that can be told, and the others with a reason."""
+    """Return the tuples with a key and a valid time, and the others with a reason."""
     aside: list[pa.Table] = []
     for name in keys:
         if table.column(name).null_count:
@@ -36,7 +36,7 @@ def _nulls(column: pa.ChunkedArray) -> BoolArray:
 
 
 def _out_of_range(column: pa.ChunkedArray) -> BoolArray:
-    """Which times lie beyond what can be computed with; only units of a microsecond and more reach so far."""
+    """Return which times exceed the supported range; only units of a microsecond and more can."""
     type_ = column.type
     unit = "day" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
     micro = {"us": 1, "ms": 10**3, "s": 10**6, "day": 86_400 * 10**6}.get(unit)
@@ -48,7 +48,7 @@ def _out_of_range(column: pa.ChunkedArray) -> BoolArray:
 
 
 def whence(table: pa.Table, file: str, *, rows: bool) -> pa.Table:
-    """A file's tuples with a code of its name, and with ``rows`` also the place of each in it."""
+    """Append the file's name to its tuples as a dictionary code, and with ``rows`` also each tuple's row number."""
     n = table.num_rows
     code = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([file], pa.string()))
     table = table.append_column(FILE, code)
@@ -56,15 +56,15 @@ def whence(table: pa.Table, file: str, *, rows: bool) -> pa.Table:
 
 
 def whence_names(table: pa.Table) -> list[str]:
-    """The columns among these that only say where tuples are from."""
+    """Return the origin columns of a table."""
     return [name for name in WHENCE if name in table.column_names]
 
 
 def reasoned(table: pa.Table, reason: str) -> pa.Table:
-    """Tuples with the reason why they have no place."""
+    """Append the reason for rejecting tuples."""
     return table.append_column("reason", pa.array([reason] * table.num_rows, pa.string()))
 
 
 def together(aside: list[pa.Table]) -> pa.Table | None:
-    """All that was set aside, if anything was."""
+    """Concatenate all rejected tuples, None without any."""
     return pa.concat_tables(aside, promote_options="permissive") if aside else None

@@ -1,13 +1,13 @@
-"""Models in force that are restated once a tighter bound is allotted to their keys (semantics 6.2).
+"""Restate current models when a tighter bound is allotted to their keys (semantics 6.2).
 
 ::
 
     model in force, err 0.5    [----------x----------------)       x: the newest tuple
     allotted now: 0.2          [----------)[---------------)       the same curve from there on, err 0.2
 
-A model is held to what is allotted to its key from the newest tuple on, whatever its segment states. So from there on a segment
-may state it as well: where the model misses that tuple by no more, the same curve; else the curve moved onto the tuple. What was
-before the newest tuple stays as it was said: it was held to the wider bound.
+From the newest tuple on, a model is validated against its key's allotted bound, whatever its segment states. So from there on a
+segment may state that bound: with the same curve if the model misses that tuple by no more, else with the curve shifted onto the
+tuple. The time before the newest tuple stays unchanged: it was validated against the wider bound.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pulse.operators.data.relation import Relation
 from pulse.validation.online.validator import Validator
 
 LOOSE = 1.0 + 1e-9
-"""What part of its bound an error must exceed to be above it."""
+"""The factor by which an error must exceed its bound to count as above it."""
 
 
 def loose(validator: Validator, keys: tuple[pa.Array, ...] | None = None) -> IntArray:
-    """Rows of the state, of these keys or of all, whose models state more than is allotted to them by now."""
+    """Return the state rows, of these keys or of all, whose models state more than their allotted bound."""
     state, layout = validator.state, validator.layout
     if keys is None or not validator.spec.schema.key:
         rows = np.arange(len(state.whole))
@@ -39,7 +39,7 @@ def loose(validator: Validator, keys: tuple[pa.Array, ...] | None = None) -> Int
 
 
 def restate(validator: Validator, rows: IntArray) -> Relation:
-    """Hold these rows' models to what is allotted; segments, a key each, that say so from its newest tuple to its model's end."""
+    """Bind these rows' models to the allotted bounds; return a segment per key from its newest tuple to its model's end."""
     state, layout, n = validator.state, validator.layout, len(rows)
     whole, real = state.whole, state.real
     if not n:

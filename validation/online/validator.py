@@ -1,4 +1,4 @@
-"""The validator of a stream: tuples in, update segments out, and most tuples give none (semantics 6.2; Pulse paper, IV).
+"""Validate the tuples of a stream: tuples in, update segments out; most tuples yield none (semantics 6.2; Pulse paper, IV).
 
 ::
 
@@ -7,12 +7,11 @@
                                                                        truth had already left the model, a repair
                                    and the model about to end? ------> the same model, up to t + horizon
 
-After every tuple, and whatever came before, the truth that the tuples tell lies within ``err`` of the model in force, at every
-instant from a key's first tuple to its newest: that is what repairs are for. Only where a silence lasts longer than ``max_gap``
-there is no model. Beyond the newest tuple the model reaches half a horizon at least, and one at most. How tuples are cut into
-batches makes no difference to the models in force.
+After every tuple, the truth of the tuples lies within ``err`` of the model in force at every instant from a key's first tuple to
+its newest: repairs ensure that. There is no model only where a silence lasts longer than ``max_gap``. Beyond the newest tuple the
+model reaches at least half a horizon, and at most one. The models in force do not depend on how tuples are cut into batches.
 
-A tuple that is late, has no key or no time, or is not made of numbers is set aside with a reason; the stream goes on.
+A tuple that is late, has no key or no time, or has non-finite values is set aside with a reason; the stream continues.
 Tuples of a key at one instant are checked one after the other: the last wins. A change of an unmodelled attribute that no
 formula uses begins a model, since it is constant within a segment (semantics 1.3).
 """
@@ -45,19 +44,19 @@ from pulse.validation.inversion.needs import PACE
 from pulse.validation.online.rejects import placed, reasoned, together, whence_names
 
 REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}
-_CHUNK = 1 << 18  # rows that are validated at a time: what is made per tuple stays in the cache
+_CHUNK = 1 << 18  # rows validated at a time, so that temporary arrays stay in the cache
 _NONE = np.zeros(0, np.int64)
 PRIOR = 1.0 / 32.0
-"""For how much of the time that is known of a key on average each is taken to have been as restless as most."""
+"""The prior in a key's volatility estimate: this part of the keys' mean observed time, spent at the median volatility."""
 
 Key = tuple[object, ...]
 
 
 @dataclass
 class ValidationCounts:
-    """What became of tuples. Each is counted once, but for ``repaired``: intervals whose truth no model stated.
+    """Counters of tuples by outcome: each tuple counts once; ``repaired`` counts intervals that were repaired.
 
-    ``extended`` ones kept to their key's model, which reaches further from then on.
+    ``extended`` tuples stayed within their key's model and extended it.
     """
 
     tuples: int = 0
@@ -73,15 +72,15 @@ class ValidationCounts:
     repaired: int = 0
 
     def add(self, other: ValidationCounts) -> None:
-        """Add another's."""
+        """Add another's counts."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
 class Pushed(NamedTuple):
-    """Updates of a batch of tuples; ``kinds`` gives the reason of each row (codes of :mod:`pulse.kernels.validate.validate`).
+    """The updates of a batch of tuples; ``kinds`` holds the cause of each row (codes of :mod:`pulse.kernels.validate.validate`).
 
-    ``late`` and ``not_finite``: the rows of those that were set aside for it, among the tuples that have a key and a time.
+    ``late`` and ``not_finite``: the rows rejected for it, among the tuples that have a key and a time.
     """
 
     updates: Relation
@@ -94,7 +93,7 @@ class Pushed(NamedTuple):
 
 @dataclass
 class ValidatorState:
-    """All that is known: a row of each array per key (:mod:`pulse.kernels.validate.key_state`), ``ids`` says which."""
+    """The validator's state: a row per key in each array (:mod:`pulse.kernels.validate.key_state`), by ``ids``."""
 
     ids: dict[Key, int]
     whole: IntArray
@@ -107,7 +106,7 @@ class ValidatorState:
 
 @dataclass
 class Validator:
-    """Validates the tuples of one stream. Picklable at any time; all it knows is in ``state``."""
+    """A validator of one stream's tuples; picklable at any time, as ``state`` holds all of its state."""
 
     spec: PredictSpec
     state: ValidatorState = field(init=False)
@@ -118,16 +117,16 @@ class Validator:
 
     @property
     def layout(self) -> StateLayout:
-        """What the columns of the state's numbers are."""
+        """Return the column layout of the state arrays."""
         return StateLayout(len(self.spec.schema.modelled), self.spec.width)
 
     def recall(self, state: ValidatorState) -> None:
-        """Go on from what was known; a ``ValueError`` where that is of another stream, or does not fit together."""
+        """Restore a state; raise ``ValueError`` if it is inconsistent or belongs to another stream."""
         rows, schema = len(state.ids), self.spec.schema
         shapes = (rows, key_state.INTS), (rows, self.layout.size)
         if (state.whole.shape, state.real.shape) != shapes or list(state.ids.values()) != list(range(rows)):
             raise ValueError(
-                f"validator: expected numbers of {rows} keys of shapes {shapes}, got {state.whole.shape}, {state.real.shape}"
+                f"validator: expected arrays of {rows} keys with shapes {shapes}, got {state.whole.shape}, {state.real.shape}"
             )
         unmodelled = self._unmodelled_schema
         if state.carried.schema != unmodelled or (len(unmodelled) and state.carried.num_rows != rows):
@@ -137,10 +136,10 @@ class Validator:
         types = [type_ for _, type_ in schema.key]
         for one in (state.allotted, state.tightened):
             if one is not None and [column.type for column in one.keys] != types:
-                raise ValueError(f"validator: expected bounds of keys of {types}, got others")
+                raise ValueError(f"validator: expected bounds of keys of types {types}, got other types")
         if not set(map(len, state.ids)) <= {len(types)}:
-            raise ValueError(f"validator: expected keys of {len(types)} values, got others")
-        self.columns(list(state.ids))  # which raises what is no value of its type
+            raise ValueError(f"validator: expected keys of {len(types)} values, got other numbers of values")
+        self.columns(list(state.ids))  # raises for values of a wrong type
         own: dict[str, Any] = {
             name: one.copy()
             for name, one in vars(state).items()
@@ -154,13 +153,13 @@ class Validator:
 
     @property
     def keys(self) -> tuple[pa.Array, ...]:
-        """The keys that are known, a column per key attribute."""
+        """Return the known keys, a column per key attribute."""
         return self.columns(list(self.state.ids))
 
     # -- tuples -------------------------------------------------------------------------------------------
 
     def push(self, table: pa.Table | pa.RecordBatch) -> Pushed:
-        """Take tuples in order of arrival; what they change."""
+        """Validate tuples in order of arrival, and return the changes."""
         table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
         schema, counts = self.spec.schema, ValidationCounts(tuples=table.num_rows)
         check_columns(table.schema, schema, "tuples")
@@ -182,7 +181,7 @@ class Validator:
             if len(rows):
                 aside.append(reasoned(table.take(pa.array(rows)), REASONS[kind]))
         updates, kinds = self._updates(event, c, err, unmodelled, place)
-        self.state.whole[ids[present], key_state.CHANGE] = 0  # a code means something within one push only
+        self.state.whole[ids[present], key_state.CHANGE] = 0  # a code is valid within one push only
         return Pushed(
             updates, kinds, counts, together(aside), misfits[checks.LATE], misfits[checks.NOT_FINITE]
         )
@@ -190,7 +189,7 @@ class Validator:
     def _validate(
         self, table: pa.Table, who: IntArray, counts: ValidationCounts
     ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Events of all rows, a chunk at a time."""
+        """Return the events of all rows, computed a chunk at a time."""
         spec, state = self.spec, self.state
         t, _ = times(table, spec.schema)
         names = (*spec.schema.modelled_names, *spec.coefficients)
@@ -216,7 +215,7 @@ class Validator:
         )
 
     def _unmodelled(self, table: pa.Table, ids: IntArray) -> tuple[pa.Table | None, IntArray]:
-        """Unmodelled attributes of the current models of ``ids``, then of the tuples; and where each key's stand."""
+        """Return the unmodelled attributes of the current models of ``ids``, then of the tuples; and each key's row there."""
         place = np.full(len(self.state.whole), -1, np.int64)
         place[ids] = np.arange(len(ids))
         if not self.spec.schema.unmodelled:
@@ -226,7 +225,7 @@ class Validator:
         return pa.concat_tables([self.state.carried.take(pa.array(ids)), tuples]), place
 
     def _who(self, keys: IntArray, unmodelled: pa.Table | None, ids: IntArray) -> IntArray:
-        """The kernel's ``who``: the tuples' keys and, where attributes are watched, codes of their values."""
+        """Return the kernel's ``who``: the tuples' keys and, where attributes are watched, codes of their values."""
         watched = self.spec.watched
         if not watched or unmodelled is None:
             return keys[None]
@@ -239,7 +238,7 @@ class Validator:
     def _updates(
         self, event: IntArray, c: FloatArray, err: FloatArray, unmodelled: pa.Table | None, place: IntArray
     ) -> tuple[Relation, IntArray]:
-        """The rows that rule at the end, by key and time: of several that begin in one push each is cut at the next."""
+        """Return the resulting segments by key and time: of several that begin in one push each is cut at the next."""
         schema, state = self.spec.schema, self.state
         ruling = np.flatnonzero(event[:, checks.KIND] <= checks.VOID)
         columns = Columns.of(schema)
@@ -254,9 +253,9 @@ class Validator:
         same = rank[1:] == rank[:-1]
         begin, end = event[rows, checks.BEGIN], event[rows, checks.END]
         end[:-1] = np.where(same, np.minimum(end[:-1], begin[1:]), end[:-1])
-        # What extends a model begins ahead of the tuple; what follows may begin before that, but after what was extended before.
+        # An extension begins ahead of its tuple; the next update may begin before that, but after the previous extension.
         end[:-2] = np.where(same[1:] & same[:-1], np.minimum(end[:-2], begin[2:]), end[:-2])
-        # A repair, and more of a model, have the unmodelled attributes of the newest model: one of this push, or the one before.
+        # A repair or extension has the unmodelled attributes of the newest model: of this push, or of the state.
         kind = event[rows, checks.KIND]
         begun = kind < checks.EXTENDED
         place_of = np.maximum.accumulate(np.where(begun, np.arange(len(rows)), -1))
@@ -292,7 +291,7 @@ class Validator:
         return made, kind
 
     def _carry(self, unmodelled: pa.Table, ids: IntArray, source: IntArray) -> None:
-        """Keep the unmodelled attributes of the models that ``ids`` have now."""
+        """Store the unmodelled attributes of the current models of ``ids``."""
         state = self.state
         rows = np.arange(len(state.whole))
         rows[ids] = len(rows) + np.arange(len(ids))
@@ -302,22 +301,22 @@ class Validator:
     # -- bounds -------------------------------------------------------------------------------------------
 
     def allot(self, allotment: Allotment) -> None:
-        """These bounds hold from now on, in place of those before, also for keys yet to come.
+        """Replace the allotted bounds from now on, also for keys yet to come.
 
-        An infinite one leaves the stream's own bound. A current model's ``err`` is not widened: until the next one the tighter
+        An infinite bound leaves the stream's own. A current model's ``err`` is not widened: until the next model the tighter
         of the two holds (semantics 6.2).
         """
         self.state.allotted, self.state.tightened = allotment, None
         self._bind(np.arange(len(self.state.whole)), self.keys)
 
     def tighten(self, allotment: Allotment) -> None:
-        """These bounds hold as well as those before: the smaller of the two."""
+        """Add bounds to those in force: the smaller of the two counts."""
         before = self.state.tightened
         self.state.tightened = allotment if before is None else before.tighter(allotment)
         self._bind(np.arange(len(self.state.whole)), self.keys)
 
     def _bind(self, rows: IntArray, keys: tuple[pa.Array, ...]) -> None:
-        """Enter what is allotted to the keys of these rows."""
+        """Store the allotted bounds of the keys of these rows."""
         state, layout, n = self.state, self.layout, len(rows)
         names = self.spec.schema.modelled_names
         first = {} if state.allotted is None else state.allotted.of(keys, n)
@@ -329,14 +328,14 @@ class Validator:
             state.real[rows, layout.bound.start + a] = np.minimum(allotted, second.get(name, free))
 
     def restlessness(self) -> dict[str, FloatArray]:
-        """How restless each of :attr:`keys` has been lately, per attribute, in units per root of a second.
+        """Return the recent volatility of each of :attr:`keys` per attribute, in units per root of a second.
 
-        The residual's steps, squared and summed over about the last 64 tuples, per second, and the root of that: what a random
-        walk has for a parameter. A walk of restlessness ``r`` leaves a bound ``b`` every ``(b / r)**2`` seconds or so. It does
-        not depend on the bound in force. Of a key of which little was seen yet it is nearer to the median of all, as if it had
-        been like that for a while before (:data:`PRIOR`), by the weighted mean of logarithms.
+        The squared steps of the residual, summed over about the last 64 tuples, per second, and the root of that: the parameter
+        of a random walk. A walk of volatility ``r`` leaves a bound ``b`` about every ``(b / r)**2`` seconds. The estimate does
+        not depend on the bound in force. For a key with little history it is drawn towards the median of all keys, as if the key
+        had been like that for a while before (:data:`PRIOR`), by the weighted mean of logarithms.
 
-        Beside them, as :data:`PACE`, tuples a second: no key can violate more often.
+        The entry :data:`PACE` holds tuples per second: no key can violate more often.
         """
         real, layout = self.state.real, self.layout
         squares, span = real[:, layout.squares], real[:, [layout.span]]
@@ -351,10 +350,10 @@ class Validator:
     # -- keys ---------------------------------------------------------------------------------------------
 
     def lapse(self, before: int, forgotten: int = NO_TIME) -> Relation:
-        """Take back what is predicted by models that ended by ``before`` (microseconds) without a tuple to confirm it.
+        """Retract the predictions of models that ended by ``before`` (microseconds) without a tuple to confirm them.
 
-        Segments that are absent, from each key's newest tuple to the end of its model. The key is known as before: the next tuple
-        tells what the truth was since the newest. Those of keys that :meth:`forget` of ``forgotten`` lets go of have no end.
+        Return absent segments from each key's newest tuple to the end of its model. The key stays known: the next tuple
+        determines the truth since the newest. Segments of keys that :meth:`forget` of ``forgotten`` removes have no end.
         """
         whole = self.state.whole
         last, end = whole[:, key_state.LAST], whole[:, key_state.EXPIRY]
@@ -366,23 +365,23 @@ class Validator:
         return replace(made, hi=hi, certainty=np.full(len(rows), ABSENT, np.uint8))
 
     def _over(self, before: int) -> BoolArray:
-        """Which of :attr:`keys` are over: their next tuple, which comes after ``before``, would follow a hole."""
+        """Return which of :attr:`keys` have ended: their next tuple, after ``before``, would follow a hole."""
         gap = self.spec.max_gap
         if gap is None:
             return np.zeros(len(self.state.whole), bool)
         return self.silent(before) & (self.state.whole[:, key_state.LAST] + gap < before)
 
     def silent(self, before: int) -> BoolArray:
-        """Which of :attr:`keys` were not seen since ``before`` (microseconds), nor is anything predicted of them from then on."""
+        """Return which of :attr:`keys` have neither a tuple since ``before`` (microseconds) nor a prediction from then on."""
         whole = self.state.whole
         found: BoolArray = (whole[:, key_state.LAST] < before) & (whole[:, key_state.EXPIRY] <= before)
         return found
 
     def forget(self, before: int) -> tuple[pa.Array, ...]:
-        """Let go of keys whose next tuple, which comes after ``before`` (microseconds), would follow a hole; which they are.
+        """Remove and return the keys whose next tuple, after ``before`` (microseconds), would follow a hole.
 
-        Older tuples are late from now on, whatever their key. Without a ``max_gap`` all keys stay known, since whatever comes
-        next tells of all times since the newest tuple.
+        Older tuples are late from now on, whatever their key. Without a ``max_gap`` all keys stay, since the next tuple
+        determines the truth at all times since the newest.
         """
         state, old = self.state, self._over(before)
         state.newest_forgotten = max(state.newest_forgotten, before)
@@ -394,8 +393,7 @@ class Validator:
         return gone
 
     def models(self, rows: IntArray, since: IntArray | None = None) -> Relation:
-        """The models that these rows of the state have now, from where they begin, or from ``since``, to where they end: a
-        segment and a key each."""
+        """Return the current models of these state rows, from their start, or from ``since``, to their end: a segment a key."""
         state, layout, schema = self.state, self.layout, self.spec.schema
         empty, n = Relation.empty(Columns.of(schema)), len(rows)
         if not n:
@@ -422,9 +420,9 @@ class Validator:
         )
 
     def lagging(self, behind: int, *, silent: bool = True) -> tuple[tuple[pa.Array, ...], IntArray]:
-        """The keys whose newest tuple lies before an instant, and when that was: what comes next may tell of all times since.
+        """Return the keys whose newest tuple lies before an instant, and its time: the next tuple may affect all times since.
 
-        Without ``silent`` ones, of which nothing is predicted from then on either.
+        Without ``silent``, omit keys that have no prediction from then on either.
         """
         last = self.state.whole[:, key_state.LAST]
         some = (last < behind) & (self.state.whole[:, key_state.STARTED] != 0)
@@ -433,7 +431,7 @@ class Validator:
         return self.columns([known[row] for row in rows]), last[rows]
 
     def close(self, gone: BoolArray) -> int:
-        """Let go of these of :attr:`keys`: none of their tuples comes any more; how many."""
+        """Remove these of :attr:`keys`, which get no more tuples; return how many."""
         state, stay = self.state, np.flatnonzero(~gone)
         if len(stay) < len(gone):
             known = list(state.ids)
@@ -444,9 +442,9 @@ class Validator:
         return len(gone) - len(stay)
 
     def adopt(self, other: Validator, keys: list[Key]) -> None:
-        """Know of these keys what another validator of the same stream does, and nothing of those that it does not know.
+        """Copy the state of these keys from another validator of the same stream; reset keys unknown to it.
 
-        What is allotted here now holds for them.
+        They get the bounds allotted here.
         """
         state, theirs = self.state, other.state
         rows = self._ids(keys)
@@ -463,7 +461,7 @@ class Validator:
             self._carry(theirs.carried, rows[known], source[known])
 
     def _ids(self, keys: Iterable[Key]) -> IntArray:
-        """Rows of the state for these keys, new ones where there are none yet."""
+        """Return the state rows of these keys, adding new ones."""
         state = self.state
         rows = np.array([state.ids.setdefault(key, len(state.ids)) for key in keys], np.int64)
         more = len(state.ids) - len(state.whole)
@@ -484,7 +482,7 @@ class Validator:
         return rows
 
     def columns(self, keys: list[Key]) -> tuple[pa.Array, ...]:
-        """Keys as columns, one per key attribute."""
+        """Convert keys to columns, one per key attribute."""
         return tuple(
             pa.array([key[i] for key in keys], type_) for i, (_, type_) in enumerate(self.spec.schema.key)
         )
@@ -505,7 +503,7 @@ _KINDS = {
 
 @lru_cache(16)
 def _no_updates(columns: Columns) -> Relation:
-    """What most small batches give; made once, since it takes longer than their validation."""
+    """Return the empty result of most small batches, cached because building it takes longer than their validation."""
     return Relation.empty(columns)
 
 

@@ -1,14 +1,14 @@
-"""Whether corrected tuples still agree with the models that were in force then (semantics 7.2): nothing has to move.
+"""Decide whether corrected tuples still agree with the models in force at their time, so that nothing changes (semantics 7.2).
 
-The truth around a corrected instant reaches from the tuple before it to the one after. It is held against every segment of the
-key on the way as validation does it (:mod:`pulse.kernels.validate.validate`): the residual at both ends, and how far the model
-can leave its chord between them. A key's correction is *not* absorbed where
+The truth around a corrected instant extends from the tuple before it to the one after. It is checked against every segment of the
+key in between as validation does it (:mod:`pulse.kernels.validate.validate`): the residual at both ends, and how far the model
+can deviate from its chord between them. A key's correction is *not* absorbed where
 
-* there is no tuple before or after: the key's truth begins or ends elsewhere now, or what is validated next hangs on it;
-* a model, or a repair, begins at the instant: it was made from what stood there;
+* there is no tuple before or after: the key's truth begins or ends elsewhere now, or the next validation depends on it;
+* a model, or a repair, begins at the instant: it was made from the tuple there;
 * no model was in force then: a tuple there begins one;
 * without it a silence, or with it none, is longer than the stream's ``max_gap``;
-* an attribute that ends models when it changes is another than the model's.
+* a watched attribute, whose change ends models, differs from the model's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pulse.operators.fit.predictive_spec import PredictSpec
 
 
 class TupleColumns(NamedTuple):
-    """Corrected tuples by key and time: codes of keys, instants, values ``[A, n]``; ``table`` has their watched attributes."""
+    """The corrected tuples by key and time: key codes, instants, values ``[A, n]``; ``table`` has their watched attributes."""
 
     code: IntArray
     t: IntArray
@@ -35,7 +35,7 @@ class TupleColumns(NamedTuple):
 
 
 class InForce(NamedTuple):
-    """Segments in force, by key and time, and the code of each row's key; ``own[C, A]``: where the stream's bound holds."""
+    """The segments in force, by key and time, and the code of each row's key; ``own[C, A]``: where the stream's bound holds."""
 
     segments: Relation
     code: IntArray
@@ -45,7 +45,7 @@ class InForce(NamedTuple):
 def absorbed(
     spec: PredictSpec, tuples: TupleColumns, force: InForce, code: IntArray, t: IntArray
 ) -> BoolArray:
-    """Per corrected instant ``(code, t)``, whether the truth around it keeps to what was in force."""
+    """Return per corrected instant ``(code, t)`` whether the truth around it agrees with the segments in force."""
     places = _Places(np.concatenate([tuples.t, t, begins(force.segments)]))
     at_tuple, at = places(tuples.code, tuples.t), places(code, t)
     first, after = np.searchsorted(at_tuple, at), np.searchsorted(at_tuple, at, side="right")
@@ -62,7 +62,7 @@ def absorbed(
     chosen = np.flatnonzero(fine)
     if not len(chosen):
         return fine
-    # The tuples at the instant themselves, then the truth from the tuple before to the one after.
+    # Check the tuples at the instant, then the truth from the tuple before to the one after.
     owner, which = _expanded(chosen, first[chosen], after[chosen])
     bad = ~_near(spec, tuples, force, which, row[owner])
     fine[owner[bad]] = False
@@ -73,7 +73,7 @@ def absorbed(
 
 
 class _Places:
-    """Keys and instants as one number each, in their order."""
+    """A mapping of keys and instants to one number each, in their order."""
 
     def __init__(self, t: IntArray) -> None:
         self.t = np.unique(t)
@@ -84,7 +84,7 @@ class _Places:
 
 
 def _expanded(owner: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """All indices of the ranges ``[begin, end)``, and whose they are."""
+    """Return all indices of the ranges ``[begin, end)``, and their owners."""
     counts = end - begin
     offsets = np.cumsum(counts) - counts
     index = np.arange(int(counts.sum())) + np.repeat(begin - offsets, counts)
@@ -94,7 +94,7 @@ def _expanded(owner: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray
 def _near(
     spec: PredictSpec, tuples: TupleColumns, force: InForce, which: IntArray, row: IntArray
 ) -> BoolArray:
-    """Whether tuples are within the bound of the segments of these rows, and say the same of what is watched."""
+    """Return whether tuples are within the bound of these rows' segments and have the same watched attributes."""
     near = np.ones(len(which), bool)
     x = (tuples.t[which] - force.segments.ref[row]) / 1e6
     for a, name in enumerate(spec.schema.modelled_names):
@@ -102,16 +102,16 @@ def _near(
         off = np.abs(value - _model(force.segments.models[name][row], x))
         near &= off <= _tolerance(spec, force, row, a, np.abs(value))
     for name in spec.watched:
-        said = tuples.table.column(name).combine_chunks().take(pa.array(which))
+        recorded = tuples.table.column(name).combine_chunks().take(pa.array(which))
         model = force.segments.unmodelled[name].take(pa.array(row))
-        near &= _equal(said, model)
+        near &= _equal(recorded, model)
     return near
 
 
 def _held(
     spec: PredictSpec, tuples: TupleColumns, force: InForce, piece: IntArray, begin: IntArray, places: _Places
 ) -> BoolArray:
-    """Whether the truth from each tuple ``piece`` to the next keeps to all segments on the way."""
+    """Return whether the truth from each tuple ``piece`` to the next agrees with all segments in between."""
     held = np.ones(len(piece), bool)
     t0, t1, code = tuples.t[piece], tuples.t[piece + 1], tuples.code[piece]
     low = np.searchsorted(begin, places(code, t0), side="right") - 1
@@ -135,7 +135,9 @@ def _held(
             from_ = old + (new - old) * ((left - t0[owner]) / length)
             to = np.where(right == t1[owner], new, old + (new - old) * ((right - t0[owner]) / length))
         c = segments.models[name][row]
-        off = np.maximum(np.abs(from_ - _model(c, x0)), np.abs(to - _model(c, x1))) + _sag(c, x1, x1 - x0)
+        off = np.maximum(np.abs(from_ - _model(c, x0)), np.abs(to - _model(c, x1))) + _chord_deviation(
+            c, x1, x1 - x0
+        )
         least = np.where((from_ < 0) != (to < 0), 0.0, np.minimum(np.abs(from_), np.abs(to)))
         held[owner[~(off <= _tolerance(spec, force, row, a, least))]] = False
     return held
@@ -144,7 +146,7 @@ def _held(
 def _tolerance(
     spec: PredictSpec, force: InForce, row: IntArray, attribute: int, least: FloatArray
 ) -> FloatArray:
-    """What a segment certifies, or the stream's own bound where that is tighter at these values."""
+    """Return the segment's certified bound, or the stream's own bound where that is tighter at these values."""
     err = force.segments.err[spec.schema.modelled_names[attribute]][row]
     share, floor = spec.limits[attribute]
     own = force.own[force.code[row], attribute]
@@ -159,14 +161,14 @@ def _model(c: FloatArray, x: FloatArray) -> FloatArray:
     return value
 
 
-def _sag(c: FloatArray, x: FloatArray, length: FloatArray) -> FloatArray:
-    """``h**2 / 8 * max|M''|``: how far the model can leave its chord."""
+def _chord_deviation(c: FloatArray, x: FloatArray, length: FloatArray) -> FloatArray:
+    """Return ``h**2 / 8 * max|M''|``: how far the model can deviate from its chord."""
     bend, power = np.zeros(len(c)), np.ones(len(c))
     for j in range(2, c.shape[1]):
         bend = bend + j * (j - 1) * np.abs(c[:, j]) * power
         power = power * x
-    sag: FloatArray = bend * length * length * 0.125
-    return sag
+    deviation: FloatArray = bend * length * length * 0.125
+    return deviation
 
 
 def _equal(a: pa.Array, b: pa.Array) -> BoolArray:

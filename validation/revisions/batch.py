@@ -1,4 +1,4 @@
-"""A batch of a stream that may be revised: which rows are tuples, which revise, and which have no place."""
+"""Classify a batch of a revisable stream: which rows are tuples, which are revisions, and which are rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROW = "row of the batch"
 
 @dataclass
 class RevisionBatch:
-    """The rows of a batch that have a key and a time, sorted out; ``reasons`` collects rows that have no place."""
+    """The rows of a batch that have a key and a time, classified; ``reasons`` collects rejected rows."""
 
     table: pa.Table
     insertions: IntArray
@@ -31,6 +31,7 @@ class RevisionBatch:
 
     @classmethod
     def of(cls, table: pa.Table, schema: StreamSchema, kind: str | None) -> RevisionBatch:
+        """Classify the rows of a table by its column ``kind``; without one, all are insertions."""
         names = [*needed_columns(schema), *whence_names(table)]
         if kind is None:
             good, left_out = placed(table.select(names), schema.key_names, schema.time)
@@ -69,9 +70,11 @@ class RevisionBatch:
         return batch
 
     def set_aside(self, rows: IntArray, reason: str) -> None:
+        """Reject rows with a reason."""
         self.reasons |= dict.fromkeys(rows.tolist(), reason)
 
     def aside(self) -> pa.Table | None:
+        """Return all rejected rows with their reasons, None without any."""
         parts = list(self.left_out)
         if self.reasons:
             rows = sorted(self.reasons)
@@ -81,14 +84,14 @@ class RevisionBatch:
 
 
 def in_order(elements: Elements, late: IntArray) -> Elements:
-    """Revisions and late insertions in order of arrival."""
+    """Merge revisions and late insertions in order of arrival."""
     old = np.concatenate([elements.old, np.full(len(late), -1, np.int64)])
     new = np.concatenate([elements.new, late])
     return Elements(old, new).take(np.argsort(np.where(old >= 0, old, new), kind="stable"))
 
 
 def log_columns(schema: StreamSchema) -> pa.Schema:
-    """The columns of a log: one type each, so that tuples from different files are of one kind; keys are encoded once."""
+    """Return the columns of a log: one type each for tuples of different files; keys are dictionary-encoded once."""
     types = {name: pa.dictionary(pa.int32(), type_) for name, type_ in schema.key}
     types |= {schema.time: pa.timestamp("us"), **dict(schema.unmodelled)}
     types |= dict.fromkeys(schema.modelled_names, pa.float64())
@@ -96,7 +99,7 @@ def log_columns(schema: StreamSchema) -> pa.Schema:
 
 
 def plain(table: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Tuples with the columns of a log."""
+    """Convert tuples to the columns of a log."""
     mine = log_columns(schema)
     return pa.table([_plain(table, one, schema) for one in mine], schema=mine)
 

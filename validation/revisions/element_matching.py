@@ -1,8 +1,8 @@
-"""Elements of a stream that revise tuples: which rows they are, what they find in the log, and what they leave of it (7.1).
+"""Match revising elements of a stream with the logged tuples, and apply them (semantics 7.1).
 
 Rows of a changelog come one by one. ``-U`` right before a ``+U`` of the same key is a replacement; without its other half ``-U``
-is a deletion and ``+U`` an insertion, so that a key that changes works wherever the two go. A tuple is known by its key, its time
-and all its values; of several equal ones the newest goes. A replacement at the same instant takes the old tuple's place there.
+is a deletion and ``+U`` an insertion, so that a change of key works wherever the two halves are routed. Key, time and all values
+identify a tuple; of several equal ones the newest is removed. A replacement at the same instant takes the old tuple's place.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.operators.data.tuple_columns import changes
-from pulse.stream.revisions import DELETION, INSERTION, NEW, OLD, STRANGE, kind_codes, not_recorded
+from pulse.stream.revisions import DELETION, INSERTION, NEW, OLD, UNKNOWN_KIND, kind_codes, not_recorded
 from pulse.validation.revisions.tuple_log import Chunk
 
 PAIR = "_pulse_pair"
-"""A column that says of rows whether the next was theirs, for rows that are dealt out."""
+"""A column that marks rows whose other half was the next row, for rows that are partitioned."""
 
 
 @dataclass(frozen=True, eq=False)
 class Elements:
-    """Revisions as rows of a table: ``old`` and ``new``, -1 where there is none, in order of arrival."""
+    """Revisions as rows of a table: ``old`` and ``new``, or -1, in order of arrival."""
 
     old: IntArray
     new: IntArray
@@ -39,17 +39,17 @@ class Elements:
         return len(self.old)
 
     def take(self, which: IntArray) -> Elements:
-        """Some of them."""
+        """Select elements."""
         return Elements(self.old[which], self.new[which])
 
     def rows(self, element: int) -> IntArray:
-        """The rows of one."""
+        """Return the rows of one element."""
         both = np.array([self.old[element], self.new[element]])
         return both[both >= 0]
 
 
 class Sorted(NamedTuple):
-    """The rows of a batch: plain insertions, elements that revise, and rows that say nothing, with reasons."""
+    """The rows of a batch: plain insertions, revising elements, and invalid rows by reason."""
 
     insertions: IntArray
     elements: Elements
@@ -57,7 +57,7 @@ class Sorted(NamedTuple):
 
 
 def sorted_out(table: pa.Table, schema: StreamSchema, kind: str) -> Sorted:
-    """What the rows of a changelog are."""
+    """Classify the rows of a changelog."""
     code = kind_codes(table.column(kind))
     old = np.flatnonzero((code == OLD) | (code == DELETION))
     new = np.full(len(old), -1, np.int64)
@@ -67,16 +67,16 @@ def sorted_out(table: pa.Table, schema: StreamSchema, kind: str) -> Sorted:
         new[np.isin(old, halves)] = halves + 1
         inserted[halves + 1] = False
     aside: dict[str, list[int]] = {}
-    for row in np.flatnonzero(code == STRANGE).tolist():
+    for row in np.flatnonzero(code == UNKNOWN_KIND).tolist():
         what, known = table.column(kind)[row].as_py(), ", ".join(KIND_CODES)
         aside.setdefault(f"no kind of element: expected one of {known}, got {what!r}", []).append(row)
     return Sorted(np.flatnonzero(inserted), Elements(old, new), aside)
 
 
 def replacements(table: pa.Table, keys: Sequence[str], kind: str) -> BoolArray:
-    """Rows that are the old half of a replacement: ``-U`` right before a ``+U`` of the same key.
+    """Return the rows that are the old half of a replacement: ``-U`` right before a ``+U`` of the same key.
 
-    Where rows of other keys were taken out of between (:data:`PAIR`), only such as were neighbours before.
+    Where partitioning removed rows in between (:data:`PAIR`), only those that were neighbours before.
     """
     n = table.num_rows
     found: BoolArray = np.zeros(n, bool)
@@ -94,9 +94,9 @@ def replacements(table: pa.Table, keys: Sequence[str], kind: str) -> BoolArray:
 
 @dataclass
 class Pool:
-    """All that revisions of some keys may speak of: the log's rows of these keys, then the revisions' own.
+    """The rows that revisions of some keys may match: the log's rows of these keys, then the revisions' own.
 
-    ``code`` are the keys, in the order of their values; ``alive`` says what the log holds: at first all its rows.
+    ``code`` are the keys, in the order of their values; ``alive`` marks the log's content: at first all its rows.
     """
 
     schema: StreamSchema
@@ -108,11 +108,11 @@ class Pool:
 
     @classmethod
     def of(cls, schema: StreamSchema, log: Chunk, own: Chunk) -> Pool:
-        """From the rows that were found, and those of the revisions."""
+        """Build a pool from the rows found in the log and those of the revisions."""
         rows = Chunk.concat([log, own])
         table = rows.table
         ranks = key_ranks([_one(table.column(name)) for name in schema.key_names], len(rows))
-        # Without gaps: an encoded column may list keys that it lacks.
+        # Without gaps: a dictionary may list keys that no row has.
         code = np.unique(ranks, return_inverse=True)[1]
         values = np.empty((len(schema.modelled), len(rows)))
         for a, name in enumerate(schema.modelled_names):
@@ -133,9 +133,9 @@ class Pool:
         self._group[self._perm] = group
 
     def apply(self, elements: Elements, rounding: float = 0.0) -> dict[int, str]:
-        """Take revisions in, one by one in order of arrival; those that find nothing, with the reason.
+        """Apply revisions in order of arrival; return those without a match, with the reason.
 
-        Elements are of rows of the pool. Where no tuple has just the old values, the nearest to ``rounding`` is meant.
+        Elements refer to rows of the pool. If no tuple has exactly the old values, the nearest within ``rounding`` matches.
         """
         refused: dict[int, str] = {}
         arrived = self.rows.arrived
@@ -162,7 +162,7 @@ class Pool:
         return refused
 
     def left(self) -> IntArray:
-        """The rows that there are after all, by key and time."""
+        """Return the remaining rows, by key and time."""
         rows = np.flatnonzero(self.alive)
         found: IntArray = rows[np.lexsort((self.order[rows], self.rows.t[rows], self.code[rows]))]
         return found
@@ -171,7 +171,7 @@ class Pool:
         return bool(self.other[a] == self.other[b] and (self.values[:, a] == self.values[:, b]).all())
 
     def _nearest(self, old: int, there: Sequence[int], rounding: float) -> list[int]:
-        """Of these rows the one whose values are those of another but for rounding, if there is one."""
+        """Return the row that equals the old one up to rounding, if there is one."""
         if not rounding or not np.isfinite(self.values[:, old]).all():
             return []
         own = self.values[:, self.code == self.code[old]]
@@ -184,16 +184,16 @@ class Pool:
 
     def _reason(self, old: int, there: Sequence[int], replaces: bool) -> str:
         at = format_instant(int(self.rows.t[old]))
-        return not_recorded(f"at {at}", old, there, self._said, replaces=replaces)
+        return not_recorded(f"at {at}", old, there, self._described, replaces=replaces)
 
-    def _said(self, row: int) -> str:
+    def _described(self, row: int) -> str:
         names = [*self.schema.modelled_names, *self.schema.unmodelled_names]
         (one,) = self.rows.table.slice(row, 1).select(names).to_pylist()
         return ", ".join(f"{name} = {value!r}" for name, value in one.items())
 
 
 def _unsigned(table: pa.Table) -> pa.Table:
-    """With 0.0 for -0.0: they are one value."""
+    """Replace -0.0 by 0.0, as they are one value."""
     for i, column in enumerate(table.columns):
         if pa.types.is_floating(column.type):
             table = table.set_column(i, table.field(i).name, pc.add(column, pa.scalar(0.0, column.type)))

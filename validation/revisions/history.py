@@ -1,17 +1,17 @@
-"""The history of a stream that may be revised while a prediction goes on: the connection point of its input (semantics 7.3).
+"""Keep the history of a revisable stream during a prediction: the connection point of its input (semantics 7.3).
 
 ::
 
-    tuples ──> validator ──> updates                                       nothing is revised: as without a history
+    tuples ──> validator ──> updates                                       without revisions: as without a history
                   |
-    revisions ──> log, corrected ──within the models in force then?──yes──> absorbed: nothing moves
+    revisions ──> log, corrected ──within the models in force then?──yes──> absorbed: nothing changes
                   |                            no
-       anchor ────┴──> the key's tuples once more ──> what is in force now ──difference──> revised segments of that key
+       anchor ────┴──> replay of the key's tuples ──> segments in force now ──difference──> revised segments of that key
 
-The log holds the tuples of a stretch of time behind the watermark. Those that leave it go through the **anchor**, a validator
-that lags behind by that stretch: what it knows of a key is a true state to start from. A key is replayed as a whole, from its
-anchor over its corrected tuples; other keys are not looked at. So, with bounds that do not change, what is in force after a
-revision that was not absorbed is what would be if the corrected tuples had come in the order of their times.
+The log holds the tuples of a time range behind the watermark. Those that leave it go through the **anchor**, a validator
+that lags behind by that range: its state of a key is a valid starting point. A key is replayed as a whole, from its
+anchor over its corrected tuples; other keys are untouched. So, with bounds that do not change, the segments in force after a
+revision that was not absorbed are those that the corrected tuples would have given in the order of their times.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from pulse.validation.revisions.replay import KeyRevision, Replay
 from pulse.validation.revisions.tuple_log import Chunk, KeptLog, TupleLog
 
 BY_RADIUS = "radius"
-"""What a job writes for a history that reaches back as far as the query's windows."""
+"""The value in a job for a history that reaches back as far as the query's windows."""
 
 STEPS = 8
-"""Parts of the retention by which the log's beginning moves on."""
+"""The number of steps per retention in which the log's beginning advances."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How much of a stream's history is kept: microseconds behind the watermark, None for the query's radius.
+    """The retention of a stream's history: microseconds behind the watermark, None for the query's radius.
 
-    ``kind`` is the column that tells revisions from tuples; without one, only late tuples are. Old values mean the tuple that has
-    them to ``rounding``, relative to the largest of their key: where units changed in between, they came another way.
+    ``kind`` is the column that distinguishes revisions from tuples; without it only late tuples are revisions. Old values match a
+    tuple within ``rounding``, relative to the largest value of their key: a change of units in between rounds them differently.
     """
 
     span: int | None
@@ -61,7 +61,7 @@ class Retention:
 
 
 class AcceptedTuples(NamedTuple):
-    """What a batch led to; ``updates`` are of keys that are not revised."""
+    """The result of a batch; ``updates`` are of keys that are not revised."""
 
     updates: Relation
     revised: KeyRevision | None
@@ -72,7 +72,7 @@ class AcceptedTuples(NamedTuple):
 
 
 class KeptHistory(NamedTuple):
-    """A history as data, without what its job says."""
+    """A history as data, without its job's settings."""
 
     log: KeptLog
     anchor: ValidatorState
@@ -85,17 +85,17 @@ class KeptHistory(NamedTuple):
 
 @dataclass
 class History:
-    """The history of one stream's tuples, beside the validator that takes them. Picklable at any time."""
+    """The history of one stream's tuples, beside the validator that takes them; picklable at any time."""
 
     spec: PredictSpec
     retention: Retention
     log: TupleLog = field(init=False)
     anchor: Validator = field(init=False)
     segments: Relation = field(init=False)  # in force, at rest
-    # Updates that are not settled into them yet.
+    # Updates that are not merged into them yet.
     fresh: list[Relation] = field(init=False, default_factory=list)
-    start: int = field(init=False, default=EARLIEST)  # what is before can no longer be revised
-    edge: int = field(init=False, default=EARLIEST)  # what was before has left the log
+    start: int = field(init=False, default=EARLIEST)  # earlier tuples can no longer be revised
+    edge: int = field(init=False, default=EARLIEST)  # earlier tuples have left the log
     arrived: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -105,18 +105,18 @@ class History:
 
     @property
     def schema(self) -> StreamSchema:
-        """What tuples are made of."""
+        """Return the schema of the tuples."""
         return self.spec.schema
 
     @property
     def kept(self) -> KeptHistory:
-        """What is known."""
+        """Return the state as data."""
         return KeptHistory(
             self.log.kept, self.anchor.state, self.segments, self.fresh, self.start, self.edge, self.arrived
         )
 
     def recall(self, kept: KeptHistory) -> None:
-        """Go on from what was known; a ``ValueError`` where that is of another stream."""
+        """Restore a state; raise ``ValueError`` if it belongs to another stream."""
         columns = Columns.of(self.schema)
         for one in (kept.segments, *kept.fresh):
             if one.columns != columns:
@@ -127,7 +127,7 @@ class History:
         self.start, self.edge, self.arrived = kept.start, kept.edge, kept.arrived
 
     def copied(self) -> History:
-        """A history that goes its own way until the next :meth:`advance`."""
+        """Return a copy that is independent until the next :meth:`advance`."""
         made = object.__new__(History)
         made.__dict__ |= {**self.__dict__, "log": self.log.copied(), "fresh": list(self.fresh)}
         return made
@@ -137,7 +137,7 @@ class History:
     def push(
         self, validator: Validator, table: pa.Table | pa.RecordBatch, drops: Drops | None = None
     ) -> AcceptedTuples:
-        """Take tuples and revisions in order of arrival; what they change. Models end at ``drops`` of attributes."""
+        """Take tuples and revisions in order of arrival, and return the changes; models end at ``drops`` of attributes."""
         table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
         schema, kind = self.schema, self.retention.kind
         check_columns(table.schema, schema, "tuples")
@@ -170,7 +170,7 @@ class History:
         return AcceptedTuples(updates, revised, counts, batch.aside(), work.applied, work.absorbed)
 
     def _pushed(self, validator: Validator, insertions: pa.Table, drops: Drops | None) -> Pushed:
-        """What tuples change; those that lie before the drop that ended their key are late."""
+        """Validate tuples; those before the drop that ended their key are late."""
         if drops is None:
             return validator.push(insertions)
         early = resumed(validator, insertions, drops)
@@ -183,7 +183,7 @@ class History:
         return pushed._replace(late=late, not_finite=rows[pushed.not_finite], counts=counts)
 
     def _placed(self, batch: RevisionBatch, elements: Elements) -> Elements:
-        """Elements that are made of numbers and of a time that is still kept; the others are set aside."""
+        """Return the elements with finite values and a time still kept; set aside the others."""
         if not len(elements):
             return elements
         t = batch.t
@@ -214,7 +214,7 @@ class History:
         return np.asarray(np.isfinite(made.columns).all(axis=0))
 
     def in_force(self) -> Relation:
-        """All segments that revisions may still change, at rest."""
+        """Return all segments that revisions may still change, at rest."""
         if self.fresh:
             self.segments, _ = apply_updates(self.segments, Relation.concat(self.fresh))
             self.fresh = []
@@ -223,10 +223,10 @@ class History:
     # -- time ---------------------------------------------------------------------------------------------
 
     def advance(self, validator: Validator, watermark: int, forget: int, drops: Drops | None = None) -> None:
-        """Nothing before ``watermark`` less the retention can be revised any more; keys not seen since ``forget`` go.
+        """Finalise the time before ``watermark`` less the retention, and remove keys not seen since ``forget``.
 
-        The log's beginning follows in steps, so that a tuple is moved a few times at most. Models of the anchor end at ``drops``
-        of attributes, which are known until its keys have passed them.
+        The log's beginning advances in steps, so that a tuple is moved a few times at most. Models of the anchor end at ``drops``
+        of attributes, which are kept until its keys have passed them.
         """
         span = self.retention.span or 0
         self.start = max(self.start, watermark - span)
@@ -239,7 +239,7 @@ class History:
             self.anchor.allot(theirs.allotted)
         if drops is not None:
             push_over(self.anchor, gone.table, drops)
-            # Tuples of keys that are closed may be in the log still.
+            # Tuples of closed keys may still be in the log.
             ceased(self.anchor, replace(drops, closed=()), self.edge)
         elif len(gone):
             self.anchor.push(gone.table)
@@ -247,7 +247,7 @@ class History:
         self._prune(forget)
 
     def _prune(self, forget: int) -> None:
-        """Let go of segments that lie before the newest tuple of their key's anchor, or before the drop that ended it."""
+        """Remove segments before the newest tuple of their key's anchor, or before the drop that ended it."""
         segments, known = self.in_force(), self.anchor.state
         begun = known.whole[:, key_state.STARTED] != 0
         last = np.where(begun, known.whole[:, key_state.LAST], known.whole[:, key_state.EXPIRY])

@@ -1,4 +1,4 @@
-"""What the revisions of a batch do: the log is corrected, corrections absorbed, other keys replayed (semantics 7.2, 7.4)."""
+"""Apply the revisions of a batch: correct the log, absorb corrections, replay the other keys (semantics 7.2, 7.4)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KeyRevision:
-    """Keys whose segments are others now. ``segments``: all of theirs from ``start`` on, in place of those before.
+    """The keys whose segments changed; ``segments`` replaces all of theirs from ``start`` on.
 
-    What is in force differs from ``since`` until ``until`` at most.
+    The segments in force differ at most from ``since`` until ``until``.
     """
 
     keys: tuple[pa.Array, ...]
@@ -48,7 +48,7 @@ class KeyRevision:
 
 
 class Replay:
-    """What the revisions of one batch do to a history."""
+    """The effect of one batch's revisions on a history."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Replay:
         self._log(found)
 
     def _log(self, found: Found) -> None:
-        """Correct the log, before anything else looks at it."""
+        """Correct the log, before any other use of it."""
         pool, logged = self.pool, self.pool.logged
         added = logged + np.flatnonzero(pool.alive[logged:])
         if pool.alive[:logged].all() and not len(added):
@@ -90,7 +90,7 @@ class Replay:
         self.history.log.correct(found, pool.alive[:logged], chunk)
 
     def revised(self, updates: Relation) -> KeyRevision | None:
-        """Absorb what can be, replay the other keys; what is another now. ``updates`` are those of the same batch."""
+        """Absorb what can be, replay the other keys, and return the changes; ``updates`` are those of the same batch."""
         if not self.applied:
             return None
         pool, done = self.pool, self.done
@@ -111,12 +111,12 @@ class Replay:
         return made[1] if made is not None and len(moved) else None
 
     def _keys(self) -> list[Key]:
-        """The keys by code."""
+        """Return the keys by code."""
         _, first = np.unique(self.pool.code, return_index=True)
         return _keys_of(self.pool.rows.table.take(pa.array(first)), self.history.schema, distinct=False)
 
     def _in_force(self, keys: list[Key]) -> tuple[Relation, IntArray]:
-        """What is in force of these keys, and the code of each row's key."""
+        """Return the segments in force of these keys, and the code of each row's key."""
         whole = self.history.in_force()
         mine = whole.select_groups(np.flatnonzero(keys_in(whole.keys, self.validator.columns(keys))))
         code = {key: i for i, key in enumerate(keys)}
@@ -124,7 +124,7 @@ class Replay:
         return mine, of_group[mine.group] if mine.groups else np.zeros(0, np.int64)
 
     def _tuples(self, keys: list[Key]) -> TupleColumns:
-        """The corrected tuples, each key's anchor before its own."""
+        """Return the corrected tuples, each key's anchor before its own."""
         pool, anchor = self.pool, self.history.anchor
         left = pool.left()
         known = [(c, anchor.state.ids[key]) for c, key in enumerate(keys) if key in anchor.state.ids]
@@ -134,14 +134,14 @@ class Replay:
         t = np.concatenate([anchor.state.whole[rows, key_state.LAST], pool.rows.t[left]])
         last = anchor.state.real[rows, anchor.layout.last].T
         order = np.argsort(code, kind="stable")
-        # An anchor's attributes are never asked for.
+        # An anchor's attributes are never read.
         source = np.concatenate([np.zeros(len(of), np.int64), left])[order]
         values = np.concatenate([last, pool.values[:, left]], axis=1)[:, order]
         watched = pool.rows.table.select(list(self.history.spec.watched)).take(pa.array(source))
         return TupleColumns(code[order], t[order], values, watched)
 
     def _at_a_drop(self, keys: list[Key], tuples: TupleColumns, code: IntArray, t: IntArray) -> BoolArray:
-        """Which corrected instants have a drop between them and the tuple before or after: what is known ends elsewhere now."""
+        """Return which corrected instants have a drop between them and a neighbouring tuple: the truth ends elsewhere now."""
         if self.drops is None or not len(tuples.t):
             return np.zeros(len(t), bool)
         instants = np.unique(np.concatenate([tuples.t, t]))
@@ -168,7 +168,7 @@ class Replay:
     def _replayed(
         self, dirty: IntArray, keys: list[Key], segments: Relation, of_row: IntArray, updates: Relation
     ) -> tuple[BoolArray, KeyRevision]:
-        """Validate the tuples of these keys again, from their anchors; which keys moved, and what is in force of them."""
+        """Validate the tuples of these keys again, from their anchors; return which keys moved, and their segments in force."""
         history, validator, pool = self.history, self.validator, self.pool
         some = [keys[c] for c in dirty]
         again = Validator(history.spec)
@@ -179,12 +179,12 @@ class Replay:
         anchored, start = _anchored(again, some, known=set(history.anchor.state.ids))
         left = pool.left()
         rows = left[np.isin(pool.code[left], dirty)]
-        # An anchor's model may be from before bounds became tighter; what results were solved with since states less.
+        # An anchor's model may predate tighter bounds; results since were computed with the tighter ones.
         restated = restate(again, loose(again))
         tuples = pool.rows.table.take(pa.array(rows))
         pushed = again.push(tuples) if self.drops is None else push_over(again, tuples, self.drops)
-        told, _ = apply_updates(anchored, Relation.concat([restated, pushed.updates]), voids=True)
-        new = told.take(np.flatnonzero(told.certainty != ABSENT)).without_empty_groups()
+        emitted, _ = apply_updates(anchored, Relation.concat([restated, pushed.updates]), voids=True)
+        new = emitted.take(np.flatnonzero(emitted.certainty != ABSENT)).without_empty_groups()
         before, now = _newest(validator, some), _newest(again, some)
         validator.adopt(again, some)
         place = np.full(len(keys), -1, np.int64)
@@ -192,29 +192,33 @@ class Replay:
         at = place[of_row[segments.offsets[:-1]]]
         old = within_each(segments, np.where(at >= 0, start[at], LATEST), np.full(segments.groups, LATEST))
         since, until = _changed(old, new, validator.columns(some))
-        self._hold(some, start, new)
+        self._store_segments(some, start, new)
         first = _first(updates, validator.columns(some))
-        # Where keys meet, what is not known of one matters as well, and that begins after its newest tuple.
+        # In a join the unknown time of a key matters as well, and that begins after its newest tuple.
         others = before != now
         since = np.where(others, np.minimum(since, self._first_end(before, now, dirty)), since)
         until, moved = np.where(others, LATEST, until), since < LATEST
-        both = moved & (first < LATEST)  # what this batch's own updates changed is part of it
+        both = moved & (first < LATEST)  # includes the changes of this batch's own updates
         since, until = np.where(both, np.minimum(since, first), since), np.where(both, LATEST, until)
         at_moved = np.flatnonzero(moved)
         columns = validator.columns([some[i] for i in at_moved])
-        theirs_now = told.select_groups(np.flatnonzero(keys_in(told.keys, columns))) if told.groups else told
+        theirs_now = (
+            emitted.select_groups(np.flatnonzero(keys_in(emitted.keys, columns)))
+            if emitted.groups
+            else emitted
+        )
         return moved, KeyRevision(columns, start[at_moved], since[at_moved], until[at_moved], theirs_now)
 
     def _first_end(self, before: IntArray, now: IntArray, dirty: IntArray) -> IntArray:
-        """The first of two instants per key after which nothing is known of it; its first tuple where it had, or has, none."""
+        """Return the earlier of two last known instants per key; its first tuple where it had, or has, none."""
         first = np.full(int(self.pool.code.max()) + 1, LATEST)
         np.minimum.at(first, self.pool.code, self.pool.rows.t)
         both = np.minimum(before, now)
         found: IntArray = np.where(both > EARLIEST, both, first[dirty])
         return found
 
-    def _hold(self, keys: list[Key], start: IntArray, new: Relation) -> None:
-        """What is in force of these keys from their start on is now this."""
+    def _store_segments(self, keys: list[Key], start: IntArray, new: Relation) -> None:
+        """Replace the segments in force of these keys from their start on."""
         history = self.history
         history.segments = replaced(history.in_force(), self.validator.columns(keys), start, new)
 
@@ -222,7 +226,7 @@ class Replay:
 def replaced(
     held: Relation, keys: tuple[pa.Array, ...], start: IntArray, new: Relation, *, voids: bool = False
 ) -> Relation:
-    """A stream at rest with what it has of some keys from ``start`` on replaced; with ``voids`` also what is absent is kept."""
+    """Replace the segments of some keys from ``start`` on in a stream at rest; ``voids`` also keeps absent ones."""
     from_ = np.full(held.groups, LATEST)
     code = {
         key: i for i, key in enumerate(zip(*(one.to_pylist() for one in keys), strict=True) if keys else [()])
@@ -235,9 +239,11 @@ def replaced(
 
 
 def _anchored(validator: Validator, keys: list[Key], known: set[Key]) -> tuple[Relation, IntArray]:
-    """The current models of keys from each one's newest tuple on, as far as they reach, and when that was; the earliest of all
-    where there is none. What is before is not told anew, however long ago the model began. Those of ``known`` keys that have no
-    model ended at a drop: from there on they are over."""
+    """Return the current models of keys from each one's newest tuple to their end, and that tuple's instant, or EARLIEST.
+
+    The time before is not emitted again, however long ago the model began. ``known`` keys without a model ended at a drop and are
+    absent from there on.
+    """
     state = validator.state
     rows = np.array([state.ids[key] for key in keys], np.int64)
     begun = state.whole[rows, key_state.STARTED] != 0
@@ -250,7 +256,7 @@ def _anchored(validator: Validator, keys: list[Key], known: set[Key]) -> tuple[R
 
 
 def _newest(validator: Validator, keys: list[Key]) -> IntArray:
-    """When the newest tuple of each key that has a model was; the earliest time of all where it has none."""
+    """Return the instant of each key's newest tuple, or EARLIEST for keys without a model."""
     state = validator.state
     rows = np.array([state.ids.get(key, -1) for key in keys], np.int64)
     last = np.append(state.whole[:, key_state.LAST], EARLIEST)[rows]
@@ -259,7 +265,7 @@ def _newest(validator: Validator, keys: list[Key]) -> IntArray:
 
 
 def _changed(old: Relation, new: Relation, keys: tuple[pa.Array, ...]) -> tuple[IntArray, IntArray]:
-    """Per key when the first difference begins and the last ends; the first is beyond all times where there is none."""
+    """Return per key the begin of the first and the end of the last difference; LATEST as begin without any."""
     n = len(keys[0]) if keys else 1
     since, until = np.full(n, LATEST), np.full(n, EARLIEST)
     table = difference(old, new).table
@@ -272,7 +278,7 @@ def _changed(old: Relation, new: Relation, keys: tuple[pa.Array, ...]) -> tuple[
 
 
 def _first(updates: Relation, keys: tuple[pa.Array, ...]) -> IntArray:
-    """Per key when its first update begins; beyond all times where there is none."""
+    """Return per key the begin of its first update, or LATEST."""
     first = np.full(len(keys[0]) if keys else 1, LATEST)
     if len(updates):
         place = _place(updates.keys, keys)[updates.group]
@@ -281,7 +287,7 @@ def _first(updates: Relation, keys: tuple[pa.Array, ...]) -> IntArray:
 
 
 def _place(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> IntArray:
-    """Where each key is among others; -1 where it is not."""
+    """Return the position of each key among others, or -1."""
     if not keys:
         return np.zeros(1, np.int64)
     at = {key: i for i, key in enumerate(zip(*(one.to_pylist() for one in among), strict=True))}

@@ -1,8 +1,8 @@
-"""The tuples of a stream that may still be revised: appended as they come, by columns (semantics 7.3).
+"""Log the tuples of a stream that may still be revised, in columns and order of arrival (semantics 7.3).
 
-A row knows its instant, its place among tuples of one instant (``order``) and when it came (``arrived``, a count of rows). Chunks
-never change: a correction leaves rows of some out and appends others, so that a copy of the log costs nothing and a state store
-writes only what is new. Small neighbours are put together, so there are few.
+A row has its instant, its rank among the tuples of that instant (``order``) and its arrival (``arrived``, a count of rows).
+Chunks are immutable: a correction omits rows of some and appends others, so that a copy of the log is free and a state store
+writes only new chunks. Small neighbours are merged, so there are few.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pulse.operators.data.tuple_columns import KeyCodes, encode_keys, times
 
 Key = tuple[object, ...]
 NEW = -1
-_LARGE = 1 << 16  # rows from which on a chunk is left as it is
+_LARGE = 1 << 16  # rows from which on a chunk is not merged
 
 
 class KeptChunk(NamedTuple):
-    """A chunk as data, without what its stream says."""
+    """A chunk as data, without its stream's schema."""
 
     table: pa.Table
     t: IntArray
@@ -43,27 +43,27 @@ class Chunk:
     t: IntArray
     order: IntArray
     arrived: IntArray
-    number: int = NEW  # under which it was put away
+    number: int = NEW  # its number in external storage
 
     @classmethod
     def of(cls, schema: StreamSchema, table: pa.Table, arrived: IntArray) -> Chunk:
-        """Tuples as they came."""
+        """Build a chunk of tuples in order of arrival."""
         return cls(schema, table, times(table, schema)[0], arrived, arrived)
 
     @classmethod
     def recalled(cls, schema: StreamSchema, columns: pa.Schema, kept: KeptChunk) -> Chunk:
-        """The chunk of what :attr:`kept` was; a ``ValueError`` where that is not of such tuples."""
+        """Restore the chunk from :attr:`kept`; raise ``ValueError`` if its columns are not those of the stream."""
         rows = kept.table.num_rows
         if kept.table.schema != columns or any(one.shape != (rows,) for one in kept[1:4]):
             raise ValueError(
-                f"tuples kept of a stream: expected {rows} of the columns {', '.join(columns.names)}, got "
+                f"stored tuples of a stream: expected {rows} rows of the columns {', '.join(columns.names)}, got "
                 f"{', '.join(kept.table.column_names)} and instants of {len(kept.t)}"
             )
         return cls(schema, *kept)
 
     @property
     def kept(self) -> KeptChunk:
-        """All but what its stream says."""
+        """Return the chunk as data, without the stream's schema."""
         return KeptChunk(self.table, self.t, self.order, self.arrived, self.number)
 
     def __len__(self) -> int:
@@ -83,11 +83,11 @@ class Chunk:
 
     @cached_property
     def first(self) -> int:
-        """The earliest instant."""
+        """Return the earliest instant."""
         return int(self.t.min())
 
     def rows_of(self, keys: Sequence[Key]) -> IntArray:
-        """The rows of some keys."""
+        """Return the rows of some keys."""
         codes = [self._places[key] for key in keys if key in self._places]
         if not codes:
             return np.zeros(0, np.int64)
@@ -98,12 +98,12 @@ class Chunk:
 
     @cached_property
     def rising(self) -> bool:
-        """Whether the rows are in time already, and at one instant by place."""
+        """Return whether the rows are already sorted by time and, at one instant, by rank."""
         dt = np.diff(self.t)
         return bool((dt > 0).all() or ((dt >= 0) & ((dt > 0) | (np.diff(self.order) > 0))).all())
 
     def slice(self, begin: int, end: int) -> Chunk:
-        """A range of rows, copied only where most of the chunk goes: what is left must not keep it alive."""
+        """Return a range of rows; copy it if it is less than half of the chunk, so as not to keep the chunk alive."""
         if end - begin < len(self) // 2:
             return self.take(np.arange(begin, end))
         some = slice(begin, end)
@@ -111,7 +111,7 @@ class Chunk:
         return Chunk(self.schema, table, self.t[some], self.order[some], self.arrived[some])
 
     def take(self, rows: IntArray | BoolArray) -> Chunk:
-        """Some rows."""
+        """Return some rows."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
         table = self.table.take(pa.array(at)).combine_chunks()
         t, order, arrived = self.t[at], self.order[at], self.arrived[at]
@@ -119,7 +119,7 @@ class Chunk:
 
     @classmethod
     def concat(cls, parts: Sequence[Chunk]) -> Chunk:
-        """One after the other."""
+        """Concatenate chunks."""
         return cls(
             parts[0].schema,
             pa.concat_tables([part.table for part in parts]).combine_chunks(),
@@ -129,12 +129,12 @@ class Chunk:
         )
 
     def in_time(self) -> Chunk:
-        """By time, and at one instant by place."""
+        """Sort by time and, at one instant, by rank."""
         return self if self.rising else self.take(np.lexsort((self.order, self.t)))
 
 
 class Shelved(NamedTuple):
-    """A chunk that was put away: how many rows it has, and its earliest instant."""
+    """A chunk in external storage: its number of rows and its earliest instant."""
 
     number: int
     rows: int
@@ -145,7 +145,7 @@ class Shelved(NamedTuple):
 
 
 class KeptLog(NamedTuple):
-    """A log as data, without what its stream says."""
+    """A log as data, without its stream's schema."""
 
     chunks: list[KeptChunk | Shelved]
     away: set[int]
@@ -153,11 +153,11 @@ class KeptLog(NamedTuple):
 
 
 Shelf = Callable[[int], Chunk]
-"""Gives a chunk that was put away under a number."""
+"""A function that loads the chunk with a number from external storage."""
 
 
 class Found(NamedTuple):
-    """Rows of a log: all of them, and for each of its chunks which rows they are."""
+    """Rows of a log, and their positions in each of its chunks."""
 
     rows: Chunk
     places: tuple[IntArray, ...]
@@ -165,13 +165,13 @@ class Found(NamedTuple):
 
 @dataclass
 class TupleLog:
-    """The log of one stream, or of one part of its keys. Chunks may lie elsewhere until they are needed (``shelf``)."""
+    """The log of one stream, or of one part of its keys; chunks may be stored externally until needed (``shelf``)."""
 
     schema: StreamSchema
     columns: pa.Schema  # of the tables
     chunks: list[Chunk | Shelved] = field(default_factory=list)
     shelf: Shelf | None = None
-    away: set[int] = field(default_factory=set)  # the numbers of all chunks that lie elsewhere
+    away: set[int] = field(default_factory=set)  # the numbers of all chunks in external storage
     numbered: int = 0
 
     def __len__(self) -> int:
@@ -182,12 +182,12 @@ class TupleLog:
 
     @property
     def kept(self) -> KeptLog:
-        """What is known."""
+        """Return the state as data."""
         chunks = [one if isinstance(one, Shelved) else one.kept for one in self.chunks]
         return KeptLog(chunks, self.away, self.numbered)
 
     def recall(self, kept: KeptLog) -> None:
-        """Go on from what was known."""
+        """Restore a state."""
         self.chunks = [
             one if isinstance(one, Shelved) else Chunk.recalled(self.schema, self.columns, one)
             for one in kept.chunks
@@ -195,11 +195,11 @@ class TupleLog:
         self.away, self.numbered = set(kept.away), kept.numbered
 
     def copied(self) -> TupleLog:
-        """A log of its own with the same chunks."""
+        """Return an independent log with the same chunks."""
         return replace(self, chunks=list(self.chunks), away=set(self.away))
 
     def append(self, chunk: Chunk) -> None:
-        """Take rows in; small chunks at the end are made one."""
+        """Append rows; merge small chunks at the end."""
         if not len(chunk):
             return
         self.chunks.append(chunk)
@@ -208,7 +208,7 @@ class TupleLog:
             self.chunks[-1] = Chunk.concat([self._loaded(self.chunks[-1]), last])
 
     def of_keys(self, keys: Sequence[Key]) -> Found:
-        """All rows of some keys."""
+        """Return all rows of some keys."""
         self.chunks = [self._loaded(chunk) for chunk in self.chunks]
         there = list(self._here())
         places = tuple(chunk.rows_of(keys) for chunk in there)
@@ -216,7 +216,7 @@ class TupleLog:
         return Found(Chunk.concat(parts) if parts else self._nothing(), places)
 
     def correct(self, found: Found, stays: BoolArray, added: Chunk) -> None:
-        """Of the rows found keep those that stay, and append others."""
+        """Remove the found rows that do not stay, and append others."""
         begin = 0
         kept: list[Chunk | Shelved] = []
         for chunk, rows in zip(self._here(), found.places, strict=True):
@@ -232,7 +232,7 @@ class TupleLog:
         self.append(added)
 
     def leave(self, before: int) -> Chunk:
-        """Let go of the rows before an instant: these, in time."""
+        """Remove and return the rows before an instant, in time order."""
         gone = []
         kept: list[Chunk | Shelved] = []
         for one in self.chunks:
@@ -254,10 +254,10 @@ class TupleLog:
             return self._nothing()
         return gone[0].in_time() if len(gone) == 1 else Chunk.concat(gone).in_time()
 
-    # -- elsewhere ----------------------------------------------------------------------------------------
+    # -- external storage ---------------------------------------------------------------------------------
 
     def put_away(self) -> tuple[dict[int, Chunk], set[int]]:
-        """Chunks to be kept elsewhere from now on, by number, and the numbers of those that are no longer needed there."""
+        """Return the chunks to store externally from now on, by number, and the numbers no longer needed there."""
         new: dict[int, Chunk] = {}
         for i, chunk in enumerate(self.chunks):
             if isinstance(chunk, Shelved):

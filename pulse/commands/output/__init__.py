@@ -1,1 +1,1 @@
-"""What commands print: progress, tables, reports."""
+"""Format what commands print: progress, tables, reports."""

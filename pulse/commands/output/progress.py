@@ -1,6 +1,6 @@
-"""A progress line for long work: on a terminal only, not with -q or --json, gone when the work is done.
+"""Show a progress line for long work: on a terminal only, not with -q or --json, removed when the work is done.
 
-Its colours are left out where ``NO_COLOR`` is set (rich sees to it); on a terminal that cannot draw over a line there is none.
+Colours are off if ``NO_COLOR`` is set (rich handles it); a terminal that cannot redraw a line shows none.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, TextIO
 
 
 def redraws(stream: TextIO) -> bool:
-    """Whether a line there can be drawn over: a terminal that knows how (``TERM=dumb`` says that it does not)."""
+    """Return whether the stream is a terminal that can redraw a line (``TERM=dumb`` cannot)."""
     return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 class Bar:
-    """Rows done and rows a second, on stderr. ``quiet`` for output that programs read."""
+    """Show rows done and rows a second, on stderr. ``quiet`` for output that programs read."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._bar: Any = None
@@ -43,12 +43,12 @@ class Bar:
             self._bar.stop()
 
     def update(self, what: str, rows: int) -> None:
-        """Say how far the work is."""
+        """Show how many rows are done."""
         if self._bar is not None and rows:
             speed = rows / (time.perf_counter() - self._begin) / 1e6
             self._bar.update(self._task, description=f"{what}{rows:,} rows, {speed:.2f} M rows/s")
 
     def step(self, done: int, total: int) -> None:
-        """Say how many pieces of work are done."""
+        """Show how many pieces of work are done."""
         if self._bar is not None:
             self._bar.update(self._task, description=f"{done:,} of {total:,} pieces")

@@ -1,4 +1,4 @@
-"""A model in words: what a fit says at its end, and what ``pulse info`` says later."""
+"""Describe a model in words: at the end of a fit, and in ``pulse info``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from pulse.core.time import format_instant
 from pulse.runtime.fit.rejects import advice_for, lacking, share
 from pulse.store.manifest import Manifest
 
-_SHOWN = 10  # versions that are told of
-_MANY = 1000  # tuples: of fewer, what a file takes by itself is most of it
-_RESTLESS = 0.5  # of the tuples: what is kept should change less often
+_SHOWN = 10  # newest versions that are listed
+_MANY = 1000  # tuples: with fewer, the fixed size of a file dominates
+_RESTLESS = 0.5  # share of the tuples: a kept attribute should change less often
 
 
 Answered = list[tuple[int | None, int | None]]
 
 
 def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any]:
-    """The figures of a model, for machines. ``answered``: when AS OF is (:func:`pulse.store.versions.as_of_spans.remembered`)."""
+    """Return the figures of a model, for programs. ``answered``: when AS OF can be answered
+    (:func:`pulse.store.versions.as_of_spans.remembered`).
+    """
     whole = sum(source.bytes for source in manifest.sources)
     known = all(source.modelled is not None for source in manifest.sources)
     before = sum(source.modelled or 0 for source in manifest.sources) if known else whole
@@ -53,18 +55,18 @@ def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any
 
 
 def revised(manifest: Manifest) -> dict[str, int]:
-    """What became of all revisions so far: in, absorbed, patched, refitted, set aside."""
+    """Sum the counts of all revisions so far: in, absorbed, patched, refitted, set aside."""
     counts = [change.get("counts", {}) for change in manifest.changes if change.get("what") == "revised"]
     names = ("revisions", "absorbed", "patched", "refitted", "aside")
     return {name: sum(int(one.get(name, 0)) for one in counts) for name in names} if counts else {}
 
 
 def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
-    """The same for people."""
+    """Return the same as text, for people."""
     found = facts(manifest)
     counts = manifest.counts
     rows = [("stream", repr(manifest.schema).removeprefix("StreamSchema(").removesuffix(")"))]
-    rows.append(("asked", ", ".join(_asked(manifest))))
+    rows.append(("asked", ", ".join(_bounds(manifest))))
     per = f", {found['tuples_per_segment']:,.1f} tuples per segment" if found["segments"] else ""
     made = "kept as points" if manifest.schema.points else f"in {found['segments']:,} segments{per}"
     rows.append(("model", f"{manifest.modelled:,} tuples {made}"))
@@ -91,7 +93,7 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
         rows.append(
             (
                 "note",
-                f"{counts['missed']:,} segments could not keep the asked bound; what was achieved says by how much",
+                f"{counts['missed']:,} segments could not keep the requested bound; see the achieved error",
             )
         )
     rows += [("note", f"{n:,} rows removed: {why}") for why, n in counts.get("removed", {}).items()]
@@ -108,7 +110,7 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
 
 
 def _size(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """How large the data were and the model is; of the data the columns that are in the model, where their size is known."""
+    """Return the sizes of the data and the model; of the data the modelled columns, where their size is known."""
     before, after = found["bytes_before"], found["bytes_after"]
     if not before:
         return [("size", f"{_bytes(after)}")]
@@ -117,7 +119,7 @@ def _size(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _hints(manifest: Manifest, found: dict[str, Any]) -> list[tuple[str, str]]:
-    """What to do where a model is of little use: larger than its data, or cut at every change of what it keeps."""
+    """Advise where a model is of little use: larger than its data, or cut at every change of a kept attribute."""
     rows = []
     for name, count in manifest.counts.get("changing", {}).items():
         if manifest.tuples and count > _RESTLESS * manifest.tuples:
@@ -137,19 +139,19 @@ def _hints(manifest: Manifest, found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _versions(manifest: Manifest, answered: Answered | None) -> list[tuple[str, str]]:
-    """Which version it is and what made it, once there is more than the first."""
+    """List the version and the changes that led to it, once there is more than the first."""
     if not manifest.changes:
         return []
     kept = f"; also kept: {', '.join(map(str, manifest.kept))}" if manifest.kept else ""
     since = f"; AS OF {', '.join(map(_stretch, answered))}" if answered else ""
     rows = [("version", f"{manifest.version}{kept}{since}")]
     for change in manifest.changes[-_SHOWN:]:
-        said = change.get("counts", {})
+        counts = change.get("counts", {})
         what = f"{change['what']} {change['at']}"
         if change["what"] == "revised":
             what += (
-                f": {said.get('revisions', 0):,} revisions, {said.get('absorbed', 0):,} absorbed, "
-                f"{said.get('patched', 0) + said.get('refitted', 0):,} moved segments, {said.get('aside', 0):,} set aside"
+                f": {counts.get('revisions', 0):,} revisions, {counts.get('absorbed', 0):,} absorbed, "
+                f"{counts.get('patched', 0) + counts.get('refitted', 0):,} moved segments, {counts.get('aside', 0):,} set aside"
             )
         rows.append(("", f"{change['version']}: {what}"))
     return rows
@@ -166,15 +168,15 @@ def _stretch(one: tuple[int | None, int | None]) -> str:
     return f"up to {end}" if start is None else f"from {start} to {end}"
 
 
-def _asked(manifest: Manifest) -> list[str]:
+def _bounds(manifest: Manifest) -> list[str]:
     fit = manifest.fit
-    asked = [
+    bounds = [
         f"{what} {bound} on {name}"
         for what in ("error", "drift")
         for name, bound in fit[what].items()
         if bound is not None
     ]
-    return [*asked, f"degree {fit['degree']}", *([f"max gap {fit['max_gap']}"] if fit["max_gap"] else [])]
+    return [*bounds, f"degree {fit['degree']}", *([f"max gap {fit['max_gap']}"] if fit["max_gap"] else [])]
 
 
 def _bytes(size: int) -> str:

@@ -1,4 +1,4 @@
-"""Rows of a job's results, and of what it set aside, as people and as programs read them."""
+"""Format rows of a job's results, and of its dead letters, for people and for programs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _PLACED = ("kind", "ref", "lo", "hi", "now", "batch", "position")
 
 
 def for_people(rows: pa.Table) -> pa.Table:
-    """Result segments as a table to look at: kind, keys, begin and end; of each curve its values there, its error; certainty.
+    """Format result segments as a table for people: kind, keys, begin and end; of each curve its values there, its error;
+    certainty.
 
-    Where a curve of a row does not change it is one value, else ``first .. last``.
+    A curve that is constant in a row is one value, else ``first .. last``.
     """
     if not rows.num_columns:
         return rows
@@ -35,11 +36,11 @@ def for_people(rows: pa.Table) -> pa.Table:
         elif name not in (*_PLACED, *keys, "lineage") and not _is_drift(name, curves):
             shown[name] = rows.column(name)
     shown |= {name: rows.column(name) for name in ("now", "batch") if name in rows.column_names}
-    return spelled(pa.table(shown))
+    return with_instants_as_text(pa.table(shown))
 
 
 def for_programs(rows: pa.Table) -> list[str]:
-    """Result segments as lines of JSON: their columns as they are, and begin and end."""
+    """Format result segments as lines of JSON: their columns as they are, and begin and end."""
     if not rows.num_rows:
         return []
     begin, end = stretches(rows)
@@ -50,12 +51,15 @@ def for_programs(rows: pa.Table) -> list[str]:
 
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Rows of what JSON has: instants in ISO form, null for numbers that are none."""
-    return [{name: _plain(value) for name, value in row.items()} for row in spelled(rows, "Z").to_pylist()]
+    """Convert rows to JSON values: instants in ISO form, null for numbers that are not finite."""
+    return [
+        {name: _plain(value) for name, value in row.items()}
+        for row in with_instants_as_text(rows, "Z").to_pylist()
+    ]
 
 
-def spelled(rows: pa.Table, zone: str = "") -> pa.Table:
-    """With instants as text, whatever their year: Python's end at 9999."""
+def with_instants_as_text(rows: pa.Table, zone: str = "") -> pa.Table:
+    """Format instants as text, for any year: Python's datetime ends at 9999."""
     for place, one in enumerate(rows.schema):
         if pa.types.is_timestamp(one.type):
             column = rows.column(place).cast(pa.timestamp("us", one.type.tz), safe=False).cast(pa.int64())
@@ -66,7 +70,7 @@ def spelled(rows: pa.Table, zone: str = "") -> pa.Table:
 
 
 def instants(microseconds: IntArray, zone: str = "") -> pa.Array:
-    """Instants as text: for people with a space, and as many digits as are needed; with a ``zone`` in ISO form."""
+    """Format instants as text: for people with a space, and as many digits as needed; with a ``zone`` in ISO form."""
     at = np.asarray(microseconds, np.int64)
     fine = [unit for unit, size in (("s", 1_000_000), ("ms", 1_000)) if not zone and not (at % size).any()]
     unit = (*fine, "us")[0]

@@ -1,4 +1,4 @@
-"""Arrow rows as a plain table for people: the same on a terminal, in a pipe and in a log."""
+"""Format Arrow rows as a plain table for people: the same on a terminal, in a pipe and in a log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def lines(table: pa.Table) -> list[str]:
-    """A header and a line per row; numbers to the right, six digits.
+    """Return a header and a line per row; numbers to the right, six digits.
 
     >>> print("\\n".join(lines(pa.table({"symbol": ["A", "BAC"], "diff": [0.125, -2.0]}))))
     symbol   diff

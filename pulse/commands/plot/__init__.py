@@ -1,1 +1,1 @@
-"""The commands of ``pulse plot``."""
+"""Implement the commands of ``pulse plot``."""

@@ -1,4 +1,4 @@
-"""``pulse plot``: pictures of models, answers, sweeps, lineage and tracks, as files or as a page; each in a file of its own."""
+"""Define ``pulse plot``: draw models, answers, sweeps, lineage and tracks, as files or as a page; one command a file."""
 
 from __future__ import annotations
 

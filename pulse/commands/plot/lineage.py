@@ -1,4 +1,4 @@
-"""``pulse plot lineage``: a result with the input segments that caused it."""
+"""Implement ``pulse plot lineage``: draw a result with the input segments that caused it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from pulse.commands.options import JsonSummary
 from pulse.commands.plot.options import Attribute, Drawing, Out, Overwrite, Width, read_results, write_picture
 
-_MOST_KEYS = 8  # keys of a model that are read for the causes of one result
+_MOST_KEYS = 8  # at most so many keys of a model are read for the causes of one result
 
 
 def plot_lineage(
@@ -19,11 +19,11 @@ def plot_lineage(
         Path, typer.Argument(help="Result segments with lineage: pulse query … --segments --lineage --out.")
     ],
     out: Out,
-    row: Annotated[int, typer.Option("--row", help="The result to ask about, counted from 0.")] = 0,
+    row: Annotated[int, typer.Option("--row", help="Draw the causes of this result, counted from 0.")] = 0,
     attribute: Attribute = None,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", help="NAME=DIR: a model the causes are from; its curves are drawn."),
+        typer.Option("--model", help="NAME=DIR: draw the curves of this model, which holds causes."),
     ] = None,
     width: Width = 9.0,
     overwrite: Overwrite = False,
@@ -58,9 +58,9 @@ def plot_lineage(
         lambda inches: plot_lineage(
             shown, behind, modelled=modelled, attribute=attribute, inputs=inputs, width=inches
         ),
-        title=f"What caused result {row}",
+        title=f"Causes of result {row}",
         alt=f"A result over time, and below it the {behind.num_rows:,} input segments that caused it",
-        caption=f"Red is what the result was computed from.{few}",
+        caption=f"The result was computed from the red parts.{few}",
         blocks=[Table.of(["key", "segment", "ref", "lo", "hi"], listed[:100])],
         facts={
             "results": str(results),
@@ -75,7 +75,7 @@ def plot_lineage(
 
 
 def _caused(model: Any, behind: Any) -> Any:
-    """The segments of a model around those that caused something; where the key is one column, only of these keys.
+    """Read the segments of a model around the causes; if the key is one column, only of these keys.
 
     They are not cut in time: an id is that of a whole segment.
     """

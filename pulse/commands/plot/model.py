@@ -1,4 +1,4 @@
-"""``pulse plot model``: a stored model in the tube that the truth never leaves."""
+"""Implement ``pulse plot model``: draw a stored model in the tube that the truth never leaves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plot_model(
     start: From = None,
     end: To = None,
     tuples: Annotated[
-        str | None, typer.Option("--tuples", help="A file of the tuples, to draw them with the model.")
+        str | None, typer.Option("--tuples", help="Draw the tuples in this file with the model.")
     ] = None,
     keys: Keys = 3,
     width: Width = 9.0,
@@ -89,7 +89,7 @@ def plot_model(
 
 
 def _table(facts: dict[str, Any], manifest: Manifest) -> Table:
-    """The figures of a page."""
+    """Return the figures of a page."""
     from pulse.core.time import format_instant
     from pulse.plot import Table
 

@@ -1,4 +1,4 @@
-"""What the commands of ``pulse plot`` have in common: their options, how they are read, and how a picture is written."""
+"""Define the options that the commands of ``pulse plot`` share, parse them, and write pictures."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from pulse.plot import Code, Table
     from pulse.plot.picture import Draw
 
-Out = Annotated[Path, typer.Option("--out", help="The picture: .png, .svg, .pdf, or a page, .html.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
+Out = Annotated[Path, typer.Option("--out", help="Picture to write: .png, .svg, .pdf, or a page, .html.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 Key = Annotated[
     str | None,
-    typer.Option("--key", help="VALUE of the key, or NAME=VALUE with commas; else the first keys."),
+    typer.Option("--key", help="Key to draw: VALUE, or NAME=VALUE with commas; default the first keys."),
 ]
 Attribute = Annotated[
     str | None,
     typer.Option(
         "--attribute",
-        help="What to draw; else the first, or all.",
+        help="Attribute to draw; default the first, or all.",
         autocompletion=completing.attributes,
     ),
 ]
-Keys = Annotated[int, typer.Option("--keys", min=1, help="How many keys to draw without --key.")]
-From = Annotated[str | None, typer.Option("--from", help="The first instant: '2024-01-02 09:30'.")]
-To = Annotated[str | None, typer.Option("--to", help="The instant to end before.")]
-Width = Annotated[float, typer.Option("--width", min=2.0, max=40.0, help="Inches.")]
+Keys = Annotated[int, typer.Option("--keys", min=1, help="Number of keys to draw without --key.")]
+From = Annotated[str | None, typer.Option("--from", help="First instant to draw: '2024-01-02 09:30'.")]
+To = Annotated[str | None, typer.Option("--to", help="Draw up to this instant, exclusive.")]
+Width = Annotated[float, typer.Option("--width", min=2.0, max=40.0, help="Width in inches.")]
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn, and what is said of it: around it on a page (``blocks``), and to programs (``facts``)."""
+    """A drawing and its description: around it on a page (``blocks``), and for programs (``facts``)."""
 
     draw: Draw
     title: str
@@ -49,7 +49,7 @@ class Drawing:
 
 
 def write_picture(drawing: Drawing, out: Path, width: float, *, begin: float, as_json: bool) -> None:
-    """A picture, or a page around it; then where it is, or all that is known of it. ``begin``: when the work began."""
+    """Write a picture, or a page around it; then print its path, or all facts. ``begin``: when the work began."""
     from pulse.plot import Picture, Section, both_widths, page, save, write_whole
     from pulse.plot.picture import PAGES
 
@@ -57,17 +57,17 @@ def write_picture(drawing: Drawing, out: Path, width: float, *, begin: float, as
         picture = Picture(drawing.alt, drawing.caption, *both_widths(drawing.draw))
         write_whole(out, page(drawing.title, [], [Section("", (picture, *drawing.blocks))]).encode())
     else:
-        save(drawing.draw(width), out, overwrite=True)  # that it may be written was seen before
+        save(drawing.draw(width), out, overwrite=True)  # checked before the work began
     if not as_json:
         typer.echo(f"written to {out}")
         return
     written = {"out": str(out), "bytes": out.stat().st_size}
-    said = {**written, **drawing.facts, "seconds": clock.perf_counter() - begin}
-    typer.echo(json.dumps(said, indent=2, default=str))
+    facts = {**written, **drawing.facts, "seconds": clock.perf_counter() - begin}
+    typer.echo(json.dumps(facts, indent=2, default=str))
 
 
 def span(starts: Any, ends: Any) -> dict[str, str | None]:
-    """From when to when something is drawn: arrays of microseconds."""
+    """Return the first and last instant drawn, from arrays of microseconds."""
     from pulse.core.time import format_instant
 
     if not len(starts):
@@ -76,17 +76,17 @@ def span(starts: Any, ends: Any) -> dict[str, str | None]:
 
 
 def span_of(batch: Any) -> dict[str, str | None]:
-    """From when to when segments are."""
+    """Return the first and last instant of segments."""
     return span(batch.ref + batch.lo * 1e6, batch.ref + batch.hi * 1e6)
 
 
 def largest_errors(batch: Any, names: list[str]) -> dict[str, float | None]:
-    """Of each attribute the largest error that a segment can have."""
+    """Return the largest error of each attribute's segments."""
     return {name: float(batch.err(name).max()) if len(batch) else None for name in names}
 
 
 def instant_of(given: str | None, option: str) -> Any:
-    """The instant that an option gives, or none."""
+    """Parse the instant of an option, if given."""
     from pulse.commands.options import OptionError
     from pulse.core.errors import PulseError
     from pulse.core.time import parse_instant
@@ -100,7 +100,7 @@ def instant_of(given: str | None, option: str) -> Any:
 
 
 def key_of(given: str | None, model: Any) -> Any:
-    """``AAPL`` for the only key column, or ``NAME=VALUE`` with commas, in the types that the model has."""
+    """Parse ``AAPL`` for the only key column, or ``NAME=VALUE`` with commas, in the types of the model."""
     if given is None:
         return None
     types = dict(model.schema.key)
@@ -133,7 +133,7 @@ def _typed(text: str, type_: Any, name: str) -> Any:
 
 
 def rows_of_key(table: Any, given: str | None, names: tuple[str, ...]) -> Any:
-    """The rows of a result that are of a key."""
+    """Return the rows of a result with the given key."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -147,7 +147,7 @@ def rows_of_key(table: Any, given: str | None, names: tuple[str, ...]) -> Any:
 
 
 def read_results(path: Path) -> Any:
-    """A file of results."""
+    """Read a file of results."""
     import pyarrow as pa
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""``pulse plot query``: an answer in the error it can have, and how sure it is."""
+"""Implement ``pulse plot query``: draw an answer with its error and its certainty."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def plot_query(
     attribute: Attribute = None,
     key: Key = None,
     keys: Keys = 3,
-    segments: Annotated[bool, typer.Option("--segments", help="Segments instead of sampled tuples.")] = False,
+    segments: Annotated[
+        bool, typer.Option("--segments", help="Draw segments instead of sampled tuples.")
+    ] = False,
     possible: Possible = False,
     as_of: AsOf = None,
     version: Version = None,
@@ -56,7 +58,7 @@ def plot_query(
     master: Master = "local[*]",
     as_json: JsonSummary = False,
 ) -> None:
-    """Draw the answer to a query: values in the error they can have, certain, likely and possible ranges told apart.
+    """Draw the answer to a query: values with the error they can have, and certain, likely and possible ranges.
 
     \b
     Examples:
@@ -113,8 +115,8 @@ def _drawing(
         ),
         title="Answer",
         alt=f"The answer over time with its error and its certainty: {table.num_rows:,} rows",
-        caption="The band is the error that each value can have; the ground says how sure each range is: where a column of the "
-        "picture holds several, their shares of its time are above each other.",
+        caption="The band is the error that each value can have; the ground shows how certain each range is: where a column of "
+        "the picture holds several, their shares of its time are stacked.",
         blocks=[
             Code(answer.query.text),
             Table.of(["certainty", "rows"], list(counts.items()), grouped=["rows"]),
@@ -138,7 +140,7 @@ def _largest(table: Any, name: str) -> float | None:
 
 
 def _span(table: Any, time: str) -> dict[str, str | None]:
-    """From when to when there are rows: instants of tuples, or ranges of segments."""
+    """Return the first and last instant of the rows: of tuples, or of ranges of segments."""
     from pulse.core.time import to_microseconds
 
     if time in table.column_names:

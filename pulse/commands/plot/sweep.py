@@ -1,4 +1,4 @@
-"""``pulse plot sweep``: a heat map over two parameters, a line over one; of a sweep that is run, or of its summary in a file."""
+"""Implement ``pulse plot sweep``: draw a heat map over two parameters, a line over one; of a new sweep or a stored summary."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pulse.commands import completing
 from pulse.commands.options import Engine, JsonSummary, Master, Possible
 from pulse.commands.plot.options import Drawing, Out, Overwrite, Width, read_results, write_picture
 
-_LISTED = 200  # variants that a page lists
+_LISTED = 200  # variants listed on a page
 
 
 class Swept(NamedTuple):
-    """A summary, its parameters, and what was asked, as far as that is known."""
+    """A summary, its parameters, and its query, as far as known."""
 
     table: Any
     names: list[str]
@@ -24,31 +24,32 @@ class Swept(NamedTuple):
     parameters: dict[str, Any] | None = None
 
 
-Asked = Annotated[
+QueryOrSummary = Annotated[
     str,
     typer.Argument(
-        help="The query, @FILE, or a summary that pulse sweep --summary wrote.", show_default=False
+        help="Text of the query, @FILE, or a summary written by pulse sweep --summary.", show_default=False
     ),
 ]
 OfStreams = Annotated[
     list[str] | None,
     typer.Option(
         "--stream",
-        help="NAME=DIR: a stream of the query and the model it is.",
+        help="NAME=DIR: a stream of the query and its stored model.",
         autocompletion=completing.streams,
     ),
 ]
 Param = Annotated[
-    list[str] | None, typer.Option("--param", help="NAME=VALUES: 5,10,20 or FROM:TO:STEP with both ends.")
+    list[str] | None,
+    typer.Option("--param", help="NAME=VALUES of a parameter: 5,10,20 or FROM:TO:STEP with both ends."),
 ]
 Value = Annotated[
     str,
-    typer.Option("--value", help="The column of the summary to show.", autocompletion=completing.figures),
+    typer.Option("--value", help="Column of the summary to show.", autocompletion=completing.figures),
 ]
 
 
 def plot_sweep(
-    query: Asked,
+    query: QueryOrSummary,
     out: Out,
     stream: OfStreams = None,
     param: Param = None,
@@ -84,22 +85,22 @@ def plot_sweep(
             )
         axes = options.axes(param)
         with started(master, engine) as session, Bar(quiet=as_json) as bar:
-            asked = session.sweep(
+            sweep = session.sweep(
                 options.query_text(query), streams=options.streams(stream), parameters=axes, possible=possible
             )
-            table = asked.summary(progress=bar.step)
-        swept = Swept(table, list(asked.grid.names), asked.query.text, axes)
+            table = sweep.summary(progress=bar.step)
+        swept = Swept(table, list(sweep.grid.names), sweep.query.text, axes)
     write_picture(_drawing(swept, value), out, width, begin=begin, as_json=as_json)
 
 
 def _stored(path: Path) -> Swept:
-    """A summary from a file; Parquet says what was asked."""
+    """Read a summary from a file; Parquet stores its query."""
     from pulse.plot import parameters_of
     from pulse.runtime.sweep.provenance import origin_of
 
     table = read_results(path)
-    names, asked = parameters_of(table), origin_of(table)
-    return Swept(table, names) if asked is None else Swept(table, names, asked.query, asked.parameters)
+    names, origin = parameters_of(table), origin_of(table)
+    return Swept(table, names) if origin is None else Swept(table, names, origin.query, origin.parameters)
 
 
 def _drawing(swept: Swept, value: str) -> Drawing:
@@ -109,13 +110,13 @@ def _drawing(swept: Swept, value: str) -> Drawing:
     rows = [list(row.values()) for row in table.to_pylist()[:_LISTED]]
     shown = table.column(value).to_pylist() if value in table.column_names else []
     known = [one for one in shown if one is not None]
-    asked = [] if swept.query is None else [Code(swept.query)]
+    query = [] if swept.query is None else [Code(swept.query)]
     return Drawing(
         lambda inches: plot_sweep(table, swept.names, value=value, width=inches),
         title="Sweep",
         alt=f"{value} for {table.num_rows:,} combinations of {', '.join(swept.names)}",
         caption=f"{value} of each combination.",
-        blocks=[*asked, Table.of(table.column_names, rows, grouped=["ranges"])],
+        blocks=[*query, Table.of(table.column_names, rows, grouped=["ranges"])],
         facts={
             "query": swept.query,
             "parameters": swept.parameters

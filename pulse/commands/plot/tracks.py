@@ -1,4 +1,4 @@
-"""``pulse plot tracks``: positions on a map, and who was together with whom."""
+"""Implement ``pulse plot tracks``: draw positions on a map, and pairs that were together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pulse.commands.plot.options import (
 if TYPE_CHECKING:
     from pulse.plot import Together
 
-_FEW = 5  # keys that are named
+_FEW = 5  # keys listed by name
 _PAIR = ["one", "other", "from", "to", "minutes", "certain"]
 
 
@@ -38,23 +38,27 @@ def plot_tracks(
     key: Key = None,
     start: From = None,
     end: To = None,
-    x: Annotated[str | None, typer.Option("--x", help="The attribute to the right; else x, lon.")] = None,
-    y: Annotated[str | None, typer.Option("--y", help="The attribute upwards; else y, lat.")] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", help="Attribute of the horizontal axis; default x, lon.")
+    ] = None,
+    y: Annotated[
+        str | None, typer.Option("--y", help="Attribute of the vertical axis; default y, lat.")
+    ] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(
-            "--pairs", help="Results about pairs (pulse query … --out): drawn in colour, and listed."
+            "--pairs", help="Draw and list the pairs in these results (pulse query … --out), in colour."
         ),
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many pairs to draw and list.")] = 6,
+    most: Annotated[int, typer.Option("--most", min=1, help="Number of pairs to draw and list.")] = 6,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Draw also the few positions that are far away from all others.")
+        bool, typer.Option("--whole", help="Also draw the few positions that are far away from all others.")
     ] = False,
     width: Width = 9.0,
     overwrite: Overwrite = False,
     as_json: JsonSummary = False,
 ) -> None:
-    """Draw the tracks of a model of positions on a map; of pairs, the longest times together.
+    """Draw the tracks of a model of positions on a map, and the pairs that were together longest.
 
     \b
     Examples:
@@ -111,17 +115,17 @@ def plot_tracks(
     if outside.segments and not as_json:
         typer.echo(f"{outside.text}: {_some(outside.keys)}; --whole draws them, too")
     if pairs is not None and not as_json:
-        _tell_pairs(listed, len(found))
+        _print_pairs(listed, len(found))
 
 
 def _some(keys: list[Any]) -> str:
-    """The first keys of a list, and how many more there are."""
+    """List the first keys, and how many more there are."""
     few = ", ".join(map(str, keys[:_FEW]))
     return few if len(keys) <= _FEW else f"{few} and {len(keys) - _FEW:,} more"
 
 
 def _pair_facts(one: Together) -> dict[str, Any]:
-    """A stretch of two objects together, for programs."""
+    """Describe a stretch of two objects together, for programs."""
     from pulse.core.time import format_instant
 
     begin, end = (format_instant(int(at)) for at in (one.start, one.end))
@@ -129,7 +133,7 @@ def _pair_facts(one: Together) -> dict[str, Any]:
 
 
 def _listed(one: Together) -> list[Any]:
-    """A stretch of two objects together as a row of a table."""
+    """Format a stretch of two objects together as a row of a table."""
     from pulse.core.time import to_datetime64
 
     begin, end = (
@@ -139,7 +143,7 @@ def _listed(one: Together) -> list[Any]:
     return [one.one, one.other, begin, end, minutes, f"{100 * (one.certain or 0.0):.0f} %"]
 
 
-def _tell_pairs(shown: list[list[Any]], count: int) -> None:
+def _print_pairs(shown: list[list[Any]], count: int) -> None:
     import pyarrow as pa
 
     from pulse.commands.output.table import lines

@@ -1,4 +1,4 @@
-"""Arrays as typed buffers: numpy's of a few types of numbers, Arrow's in its own stream format, looked at in full when read."""
+"""Encode arrays as typed buffers: numpy's of a few number types, Arrow's in its stream format, fully validated when read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pyarrow as pa
 from pulse.core.encoding.codec import Codec, Reader, Writer, of_length, refused
 
 DTYPES = ("int64", "float64", "bool", "uint8")
-_VALUE = "value"  # what the one column of an array is called
+_VALUE = "value"  # name of the only column of an array
 
 
 class NumpyArrays(Codec):
-    """``numpy.ndarray`` of one type of numbers. What is read are views of the bytes: they can be written to if those can."""
+    """A codec of ``numpy.ndarray`` of one number type. Reading yields views of the bytes, writable if those are."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = np.dtype(dtype)
@@ -25,7 +25,7 @@ class NumpyArrays(Codec):
         self.layout = f"array of {self.dtype.name}"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """For each the number of its buffer, and its shape."""
+        """Return for each array the number of its buffer, and its shape."""
         found = []
         for one in values:
             array = np.asarray(one)
@@ -36,7 +36,6 @@ class NumpyArrays(Codec):
         return found
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         found = []
         for one in of_length(plain, count, at):
             if type(one) is not list or not one or any(type(n) is not int or n < 0 for n in one):
@@ -48,22 +47,21 @@ class NumpyArrays(Codec):
                 raise refused(at, "true or false", "another byte")
             try:
                 found.append(np.frombuffer(data, self.dtype).reshape(shape))
-            except ValueError as e:  # of more dimensions than there may be
+            except ValueError as e:  # too many dimensions
                 raise refused(at, "a shape", str(e)) from e
         return found
 
 
 class ArrowTables(Codec):
-    """``pyarrow.Table``; the same table or array is written once, and is the same again when read."""
+    """A codec of ``pyarrow.Table``; a shared table or array is written once, and is one object again when read."""
 
     layout = "table"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """The numbers of their buffers."""
+        """Return the numbers of their buffers."""
         return [to.once(one, lambda one=one: self._bytes(self._table(one))) for one in values]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         return [self._known(one, of, at) for one in of_length(plain, count, at)]
 
     def _known(self, number: Any, of: Reader, at: str) -> Any:
@@ -93,7 +91,7 @@ class ArrowTables(Codec):
 
 
 class ArrowArrays(ArrowTables):
-    """``pyarrow.Array``, as the only column of a table."""
+    """A codec of ``pyarrow.Array``, as the only column of a table."""
 
     layout = "arrow array"
 

@@ -1,12 +1,12 @@
-"""State as bytes that hold nothing but data: what is read back is built of known classes only, whatever the bytes say.
+"""Encode state as bytes that contain only data: decoding builds only known classes, whatever the bytes contain.
 
-Nothing in the bytes names a class, a module or a function. Whoever reads them states what is expected (a :class:`Form`, made of
+The bytes name no class, module or function. The reader states what it expects (a :class:`Form`, built from
 annotated types by :func:`pulse.core.encoding.types.form_of`), and every value is checked against it::
 
     JSON: form, layout, the lengths of buffers, tables, state    |    buffers: numpy's numbers, Arrow's stream format, bytes
 
 Values of one kind are written together, a column for each of their fields, so that the cost lies in lists and buffers and not in
-calls per value. Values that many others refer to (:class:`Writer` ``.refer``) are written once, into a table.
+calls per value. Shared values (:class:`Writer` ``.refer``) are written once, into a table.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _MOST_ITEMS = 1 << 20
 
 
 class StateEncodingError(PulseError, ValueError):
-    """Bytes that do not hold what is expected."""
+    """The bytes do not have the expected content."""
 
 
 def refused(at: str, expected: str, got: object) -> StateEncodingError:
-    """The error of a place in kept state."""
+    """Build the error for a location in saved state."""
     shown = repr(got) if isinstance(got, (int, float, str, bool, type(None))) else type(got).__name__
     return StateEncodingError(
-        f"kept state, at {at}: expected {expected}, got {shown[:80]}; it is damaged or was changed by somebody: restore it, or "
+        f"saved state, at {at}: expected {expected}, got {shown[:80]}; it is corrupt or was modified: restore it, or "
         "start the job on a new checkpoint with a new sink"
     )
 
 
 class Writer:
-    """Collects buffers, and values that are written once."""
+    """A collector of buffers, and of values that are written once."""
 
     def __init__(self) -> None:
         self.buffers: list[Any] = []
@@ -51,20 +51,23 @@ class Writer:
         self.tables: dict[str, tuple[Codec, dict[int, int], list[Any]]] = {}
 
     def buffer(self, data: Any) -> int:
-        """Add bytes; their number."""
+        """Add bytes and return their number."""
         view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
         self.buffers.append(view)
         return len(self.buffers) - 1
 
     def once(self, value: object, data: Any) -> int:
-        """The number of the bytes of a value that never changes; ``data`` makes them, the first time."""
+        """Return the number of the bytes of an immutable value; ``data`` produces them the first time."""
         found = self._numbers.get(id(value))
         if found is None:
-            found = self._numbers[id(value)] = self.buffer(data()), value  # which keeps its address its own
+            found = self._numbers[id(value)] = (
+                self.buffer(data()),
+                value,
+            )  # holding the value keeps its id unique
         return found[0]
 
     def refer(self, name: str, codec: Codec, values: Sequence[Any]) -> list[int]:
-        """The places of values in a table of this name; new ones are added to it."""
+        """Return the indices of values in a table of this name; new ones are added to it."""
         _, places, rows = self.tables.setdefault(name, (codec, {}, []))
         found = []
         for value in values:
@@ -77,43 +80,41 @@ class Writer:
 
 
 class Reader:
-    """Hands out buffers by number, and values of tables."""
+    """A source of buffers by number, and of values of tables."""
 
     def __init__(self, buffers: Sequence[memoryview], size: int) -> None:
         self.buffers = buffers
-        self.most = max(
-            _MOST_ITEMS, size
-        )  # items in one place: nothing may ask for more memory than its bytes account for
+        self.most = max(_MOST_ITEMS, size)  # items in one list: bounds memory by the number of bytes
         self.tables: dict[str, list[Any]] = {}
-        self.known: dict[tuple[str, int], Any] = {}  # what was made of buffers, by its kind
+        self.known: dict[tuple[str, int], Any] = {}  # objects built from buffers, by kind
 
     def buffer(self, number: object, at: str) -> memoryview:
-        """The bytes of a number."""
+        """Return the bytes of a buffer number."""
         if type(number) is not int or not 0 <= number < len(self.buffers):
             raise refused(at, f"the number of one of {len(self.buffers)} buffers", number)
         return self.buffers[number]
 
 
 class Codec(ABC):
-    """Writes values of one type as a column of plain data, and reads them back, checked.
+    """A codec that writes values of one type as a column of plain data, and reads them back with checks.
 
-    ``layout`` says what is written, as a text: state of another layout is another version's.
+    ``layout`` describes the written form as a text: state of another layout is from another version.
     """
 
     layout: str
 
     @abstractmethod
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """Values as what JSON holds, large ones in buffers."""
+        """Return values as JSON data, large ones in buffers."""
 
     @abstractmethod
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """So many values, or an :class:`StateEncodingError` that names the place."""
+        """Return ``count`` values, or raise a :class:`StateEncodingError` that names the location."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """What bytes are expected to hold: a name for people, how it is written, and how the tables beside it are."""
+    """The expected content of bytes: a name for people, its codec, and the codecs of its tables."""
 
     name: str
     codec: Codec
@@ -121,21 +122,25 @@ class Form:
     layout: str = field(init=False)
 
     def __post_init__(self) -> None:
-        told = [self.name, self.codec.layout, *(f"{name}: {one.layout}" for name, one in self.tables.items())]
-        object.__setattr__(self, "layout", hashlib.sha256("\n".join(told).encode()).hexdigest()[:12])
+        parts = [
+            self.name,
+            self.codec.layout,
+            *(f"{name}: {one.layout}" for name, one in self.tables.items()),
+        ]
+        object.__setattr__(self, "layout", hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12])
 
 
 def encode(form: Form, value: object) -> bytes:
-    """The value as bytes."""
+    """Encode a value as bytes."""
     to = Writer()
     state = form.codec.write([value], to)
     tables = {}
-    for name, codec in form.tables.items():  # a table may refer to those behind it
+    for name, codec in form.tables.items():  # a table may refer to later ones
         rows = to.tables[name][2] if name in to.tables else []
         tables[name] = [len(rows), codec.write(rows, to)]
     lengths = [one.nbytes for one in to.buffers]
-    told = {"form": form.name, "layout": form.layout, "buffers": lengths, "tables": tables, "state": state}
-    text = json.dumps(told, separators=(",", ":")).encode()
+    header = {"form": form.name, "layout": form.layout, "buffers": lengths, "tables": tables, "state": state}
+    text = json.dumps(header, separators=(",", ":")).encode()
     parts: list[Any] = [_LENGTH.pack(len(text)), text, _padding(len(text))]
     for one in to.buffers:
         parts += (one, _padding(one.nbytes))
@@ -143,29 +148,29 @@ def encode(form: Form, value: object) -> bytes:
 
 
 def decode(form: Form, data: bytes | memoryview) -> Any:
-    """What :func:`encode` wrote; an :class:`StateEncodingError` if it is anything else."""
-    told, view = _header(data)
-    if told["form"] != form.name:
-        raise refused("the beginning", f"state of kind '{form.name}'", told["form"])
-    if told["layout"] != form.layout:
+    """Decode the output of :func:`encode`; raise a :class:`StateEncodingError` for anything else."""
+    header, view = _header(data)
+    if header["form"] != form.name:
+        raise refused("the beginning", f"state of kind '{form.name}'", header["form"])
+    if header["layout"] != form.layout:
         raise StateEncodingError(
-            f"state of kind '{form.name}': kept by another version of pulse, in a form that this one ({form.layout}) does not "
-            "read; start the job on a new checkpoint with a new sink, or go on with that version"
+            f"state of kind '{form.name}': written by another version of pulse, in a form that this one ({form.layout}) does not "
+            "read; start the job on a new checkpoint with a new sink, or continue with that version"
         )
-    of = Reader(_buffers(told["buffers"], view), len(data))
-    tables = of_keys(told["tables"], form.tables, "the tables")
+    of = Reader(_buffers(header["buffers"], view), len(data))
+    tables = of_keys(header["tables"], form.tables, "the tables")
     with _nothing_collected():
         for name, codec in reversed(form.tables.items()):
             count, rows = of_length(tables[name], 2, f"table {name}")
             if type(count) is not int or not 0 <= count <= of.most:
                 raise refused(f"table {name}", "a number of rows", count)
             of.tables[name] = codec.read(rows, count, of, name)
-        return form.codec.read(told["state"], 1, of, form.name)[0]
+        return form.codec.read(header["state"], 1, of, form.name)[0]
 
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Without Python's collector, which would look again and again at the many small objects that are being made."""
+    """Disable Python's garbage collector, which would repeatedly scan the many small objects being built."""
     if not gc.isenabled():
         yield
         return
@@ -177,31 +182,31 @@ def _nothing_collected() -> Iterator[None]:
 
 
 def of_length(plain: Any, count: int, at: str) -> list[Any]:
-    """A list of so many entries."""
+    """Check that ``plain`` is a list of ``count`` entries and return it."""
     if type(plain) is not list or len(plain) != count:
         raise refused(at, f"{count} entries", plain if type(plain) is not list else len(plain))
     return plain
 
 
 def of_keys(plain: Any, names: Collection[str], at: str) -> dict[str, Any]:
-    """A table with these names."""
+    """Check that ``plain`` is a mapping with exactly these names and return it."""
     if type(plain) is not dict or set(plain) != set(names):
         raise refused(at, f"{', '.join(names) or 'nothing'}", plain)
     return plain
 
 
 def _header(data: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
-    """What the JSON says, and what follows it."""
+    """Return the JSON header and the bytes after it."""
     view = memoryview(data)
     length = _LENGTH.unpack(data[:8])[0] if len(data) >= 8 else -1
     if not 0 <= length <= len(data) - 8:
-        raise refused("the beginning", "a length that is there", length)
+        raise refused("the beginning", "a length within the data", length)
     try:
-        told = json.loads(bytes(view[8 : 8 + length]))
+        header = json.loads(bytes(view[8 : 8 + length]))
     except (ValueError, RecursionError) as e:
         raise refused("the beginning", "JSON", str(e)) from e
-    told = of_keys(told, ("form", "layout", "buffers", "tables", "state"), "the beginning")
-    return told, view[8 + length + len(_padding(length)) :]
+    header = of_keys(header, ("form", "layout", "buffers", "tables", "state"), "the beginning")
+    return header, view[8 + length + len(_padding(length)) :]
 
 
 def _buffers(lengths: Any, view: memoryview) -> list[memoryview]:

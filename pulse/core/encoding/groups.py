@@ -1,4 +1,4 @@
-"""Groups of values as columns: lists, tuples, mappings, one of several types, and records of registered classes."""
+"""Encode groups of values as columns: lists, tuples, mappings, unions, and records of registered classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulse.core.errors import PulseError
 
 
 class Lists(Codec):
-    """Lists, tuples of any length, or sets, of one type of items."""
+    """A codec of lists, tuples of any length, or sets, of one type of items."""
 
     def __init__(self, item: Codec, make: Callable[[Any], Any]) -> None:
         self.item, self.make = item, make
@@ -21,7 +21,7 @@ class Lists(Codec):
         self.sorted = make in (set, frozenset)  # so that equal states are equal bytes
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """How long they are, one number if all are alike; then all items."""
+        """Return their lengths, one number if all are equal; then all items."""
         lengths: Any = list(map(len, values))
         some = (sorted(one, key=repr) for one in values) if self.sorted else values
         items = self.item.write(list(itertools.chain.from_iterable(some)), to)
@@ -29,7 +29,6 @@ class Lists(Codec):
         return [same, None if same is not None else INT.write(lengths, to), items]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         same, lengths, items = of_length(plain, 3, at)
         if same is not None:
             if type(same) is not int or same < 0 or not count:
@@ -48,26 +47,24 @@ class Lists(Codec):
         rest = iter(found)
         made = [self.make(itertools.islice(rest, length)) for length in lengths]
         if self.sorted and any(len(one) != length for one, length in zip(made, lengths, strict=True)):
-            raise refused(at, "every member once", "one twice")
+            raise refused(at, "distinct members", "a duplicate")
         return made
 
 
 class TupleCodec(Codec):
-    """Tuples of a fixed number of items, each of its own type."""
+    """A codec of tuples of a fixed number of items, each of its own type."""
 
     def __init__(self, items: Sequence[Codec]) -> None:
         self.items = tuple(items)
         self.layout = f"({', '.join(one.layout for one in items)})"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """A column for each."""
         for one in values:
             if len(one) != len(self.items):
                 raise TypeError(f"state: expected {len(self.items)} items, got {len(one)}")
         return [codec.write(list(map(itemgetter(i), values)), to) for i, codec in enumerate(self.items)]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         columns = of_length(plain, len(self.items), at)
         found = [
             codec.read(one, count, of, f"{at}[{i}]")
@@ -77,34 +74,34 @@ class TupleCodec(Codec):
 
 
 class Mappings(Codec):
-    """Dictionaries: keys and values, in their order."""
+    """A codec of dictionaries: keys and values, in their order."""
 
     def __init__(self, key: Codec, value: Codec) -> None:
         self.keys, self.values = Lists(key, list), value
         self.layout = f"{{{key.layout}: {value.layout}}}"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """Keys, then values."""
+        """Return keys, then values."""
         every = list(itertools.chain.from_iterable(one.values() for one in values))
         return [self.keys.write(values, to), self.values.write(every, to)]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were; a key that is there twice is refused."""
+        """Return the dictionaries; a duplicate key is an error."""
         keys, values = of_length(plain, 2, at)
         own = self.keys.read(keys, count, of, f"the keys of {at}")
         rest = iter(self.values.read(values, sum(map(len, own)), of, f"{at}{{}}"))
         try:
             made = [dict(zip(some, rest, strict=False)) for some in own]
-        except TypeError as e:  # what has no hash
+        except TypeError as e:  # an unhashable key
             raise refused(at, "keys", str(e)) from e
         for one, some in zip(made, own, strict=True):
             if len(one) != len(some):
-                raise refused(at, "every key once", "one twice")
+                raise refused(at, "distinct keys", "a duplicate")
         return made
 
 
 class Choices(Codec):
-    """A value of one of several types, told by its own type."""
+    """A codec of a union: values of one of several types, distinguished by their own type."""
 
     def __init__(self, codecs: Mapping[type, Codec]) -> None:
         self.types, self.codecs = list(codecs), list(codecs.values())
@@ -112,7 +109,7 @@ class Choices(Codec):
         self.layout = f"({' | '.join(one.layout for one in self.codecs)})"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """Which type each is of, one number if all are alike; then the values by type."""
+        """Return the type of each value, one number if all are equal; then the values by type."""
         try:
             which = [self.places[type(one)] for one in values]
         except KeyError as e:
@@ -126,7 +123,6 @@ class Choices(Codec):
         return [None, INT.write(which, to), columns]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         if type(plain) is list and len(plain) == 2:
             place, values = plain
             if type(place) is not int or not 0 <= place < len(self.codecs):
@@ -148,7 +144,7 @@ class Choices(Codec):
 
 
 class Records(Codec):
-    """Objects of one class, by their fields; built by the class itself, which checks them, and looked at by ``check``."""
+    """A codec of objects of one class, by fields; the class itself builds and checks them, then ``check`` does."""
 
     def __init__(
         self,
@@ -162,13 +158,11 @@ class Records(Codec):
         self.layout = f"{name}({', '.join(f'{one}: {codec.layout}' for one, codec in fields.items())})"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """A column for each field."""
         if other := {*map(type, values)} - {self.class_}:
             raise TypeError(f"state: expected {self.name}, got {other}")
         return [codec.write(list(map(attrgetter(name), values)), to) for name, codec in self.fields.items()]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """Built anew."""
         columns = of_length(plain, len(self.fields), at)
         found = [
             codec.read(one, count, of, f"{at}.{name}")
@@ -177,24 +171,24 @@ class Records(Codec):
         try:
             made = list(map(self.make, *found)) if found else [self.make() for _ in range(count)]
             for one in made if self.check is not None else ():
-                self.check(one)  # type: ignore[misc]  # looked at above
+                self.check(one)  # type: ignore[misc]  # not None, see above
         except (PulseError, ArithmeticError, ValueError, TypeError, KeyError, IndexError) as e:
-            raise refused(at, f"what fits together as {self.name}", str(e)) from e
+            raise refused(at, f"consistent fields of {self.name}", str(e)) from e
         return made
 
 
 class Referred(Codec):
-    """Values of a table: each is written once, however many refer to it, and is one object again when read."""
+    """A codec of references to a table: each value is written once, and is one object again when read."""
 
     def __init__(self, name: str, codec: Codec) -> None:
         self.name, self.codec, self.layout = name, codec, f"one of {name}"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """Their places in the table."""
+        """Return their indices in the table."""
         return INT.write(to.refer(self.name, self.codec, values), to)
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """The table's own."""
+        """Return the table's own objects."""
         rows = of.tables.get(self.name)
         if rows is None:
             raise refused(at, f"a table of {self.name} before it", "none")

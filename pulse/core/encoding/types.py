@@ -1,4 +1,4 @@
-"""From annotated types to how their values are written: only of registered classes, and of a few types that hold plain data.
+"""Build codecs from annotated types: only registered classes, and a few types of plain data.
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True)
@@ -68,11 +68,11 @@ _LISTS: dict[Any, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Registered:
-    """A class whose objects may be kept: a dataclass or a named tuple, by its annotated fields.
+    """A class whose objects may be encoded: a dataclass or a named tuple, by its annotated fields.
 
-    ``name`` and ``version`` are part of the layout: a class whose fields mean something else gets another version. Fields
-    ``without`` are not kept, since they follow from others; ``shared`` objects are written once. ``check`` raises what does not
-    fit together; ``make`` builds an object where the class itself does not take its fields.
+    ``name`` and ``version`` are part of the layout: a class whose fields change their meaning gets another version. Fields
+    ``without`` are not encoded, since they follow from others; ``shared`` objects are written once. ``check`` raises an error for
+    inconsistent fields; ``make`` builds an object where the class itself does not take its fields.
     """
 
     name: str
@@ -85,22 +85,22 @@ class Registered:
 
 
 def form_of(name: str, hint: Any, registered: Sequence[Registered]) -> Form:
-    """How values of an annotated type are written; a ``TypeError`` where it reaches what is not registered."""
+    """Build the form of an annotated type; raise a ``TypeError`` if it contains an unregistered class."""
     codecs = _Codecs(registered)
     codec = codecs.of(hint, name)
     return Form(name, codec, dict(reversed(codecs.tables.items())))
 
 
 class _Codecs:
-    """Makes codecs, each class's once."""
+    """A factory of codecs, one per class."""
 
     def __init__(self, registered: Sequence[Registered]) -> None:
         self.registered = {one.class_: one for one in registered}
         self.made: dict[type, Codec | None] = {}
-        self.tables: dict[str, Codec] = {}  # those that others refer to come first
+        self.tables: dict[str, Codec] = {}  # in order of definition: referenced tables come first
 
     def of(self, hint: Any, at: str) -> Codec:
-        """Of a type."""
+        """Return the codec of a type."""
         if isinstance(hint, type) and hint in self.registered:
             return self._record(self.registered[hint], at)
         if isinstance(hint, type | None) and hint in _PLAIN:
@@ -119,11 +119,11 @@ class _Codecs:
         if origin in (dict, Mapping):
             return Mappings(self.of(args[0], at), self.of(args[1], at))
         if origin in (Union, types.UnionType):
-            exact = Fraction in args  # beside fractions, whole numbers are of any size as well
+            exact = Fraction in args  # next to fractions, integers have any size as well
             return Choices(
                 {_class_of(one): WHOLE if exact and one is int else self.of(one, at) for one in args}
             )
-        raise TypeError(f"state: {at} is {hint}, which is not registered as something that may be kept")
+        raise TypeError(f"state: {at} is {hint}, which is not registered for state encoding")
 
     def _record(self, one: Registered, at: str) -> Codec:
         if one.class_ not in self.made:
@@ -131,7 +131,7 @@ class _Codecs:
             self.made[one.class_] = self._made(one)
         codec = self.made[one.class_]
         if codec is None:
-            raise TypeError(f"state: {at} holds itself")
+            raise TypeError(f"state: {at} contains itself")
         return codec
 
     def _made(self, one: Registered) -> Codec:
@@ -149,14 +149,14 @@ class _Codecs:
 
 
 def _fields(class_: type) -> tuple[str, ...]:
-    """The fields that an object is made of."""
+    """Return the names of a class's fields."""
     if hasattr(class_, "_fields"):
         return tuple(class_._fields)
     return tuple(one.name for one in dataclasses.fields(class_) if one.init)
 
 
 def _maker(class_: type, names: tuple[str, ...]) -> Callable[..., Any]:
-    """Calls the class with fields by name, or by place where that is the same."""
+    """Return a constructor that takes the fields by position, passing them by name where the class needs it."""
     if hasattr(class_, "_fields"):
         return class_
     every = [one for one in dataclasses.fields(class_) if one.init]
@@ -170,10 +170,10 @@ def _maker(class_: type, names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def _class_of(hint: Any) -> type:
-    """By which type a value is known to be of an annotated one."""
+    """Return the runtime type of values of an annotated type."""
     if hint is None:
         return type(None)
     if hint is pa.Array:
-        raise TypeError("state: an Arrow array is told by no type of its own")
+        raise TypeError("state: an Arrow array in a union has no runtime type to distinguish it by")
     found = get_origin(hint) or hint
     return dict if found is Mapping else found

@@ -1,4 +1,4 @@
-"""Plain values as columns: whole and real numbers, text, instants, fractions, and whatever a key may hold."""
+"""Encode plain values as columns: integers, floats, text, instants, fractions, and the values of keys."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import pyarrow as pa
 from pulse.core.encoding.codec import Codec, Reader, Writer, of_keys, of_length, refused
 
 _LARGEST = 1 << 63
-_LONG = 64  # numbers from which on a buffer is smaller than their digits
+_LONG = 64  # from this many numbers on a buffer is smaller than their digits
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def of_types(plain: Any, count: int, types: set[type], at: str) -> list[Any]:
-    """A list of so many values of these types, and of no others."""
+    """Check that ``plain`` is a list of ``count`` values of exactly these types and return it."""
     found = of_length(plain, count, at)
     other = set(map(type, found)) - types
     if other:
@@ -33,18 +33,16 @@ def of_types(plain: Any, count: int, types: set[type], at: str) -> list[Any]:
 
 
 class Text(Codec):
-    """``str``; only some of them if ``among`` says so."""
+    """A codec of ``str``; only of those in ``among`` if given."""
 
     def __init__(self, among: tuple[str, ...] = ()) -> None:
         self.among = frozenset(among)
         self.layout = f"one of {'|'.join(among)}" if among else "str"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """As they are."""
         return [str(one) for one in values]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         found = of_types(plain, count, {str}, at)
         if self.among and (other := set(found) - self.among):
             raise refused(at, f"one of {', '.join(map(repr, sorted(self.among)))}", other.pop())
@@ -52,37 +50,33 @@ class Text(Codec):
 
 
 class BooleanCodec(Codec):
-    """``bool``."""
+    """A codec of ``bool``."""
 
     layout = "bool"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """As they are."""
         return [bool(one) for one in values]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         return of_types(plain, count, {bool}, at)
 
 
 class Nothing(Codec):
-    """``None``."""
+    """A codec of ``None``."""
 
     layout = "none"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """Nothing."""
         return len(values)
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As often as it was."""
         if plain != count or type(plain) is not int:
-            raise refused(at, f"{count} times nothing", plain)
+            raise refused(at, f"a count of {count}", plain)
         return [None] * count
 
 
 class NumberCodec(Codec):
-    """``int`` of 64 bits, or of any size if it is ``unbounded``, or ``float``; many of them in a buffer."""
+    """A codec of ``int`` of 64 bits, or of any size if ``unbounded``, or of ``float``; many of them use a buffer."""
 
     def __init__(self, kind: type[int] | type[float], *, unbounded: bool = False) -> None:
         self.kind, self.layout = kind, f"unbounded {kind.__name__}" if unbounded else kind.__name__
@@ -91,7 +85,7 @@ class NumberCodec(Codec):
         self.plain: Callable[[Any], Any] = operator.index if kind is int else float
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """A list, or the number of a buffer."""
+        """Return a list, or the number of a buffer."""
         found = list(values) if set(map(type, values)) <= {self.kind} else [self.plain(one) for one in values]
         if len(found) >= _LONG:
             with suppress(OverflowError):
@@ -101,7 +95,6 @@ class NumberCodec(Codec):
         return found
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were, of Python's types."""
         if type(plain) is list:
             found = of_types(plain, count, {self.kind}, at)
             if self.bounded and found and not -_LARGEST <= min(found) <= max(found) < _LARGEST:
@@ -114,21 +107,20 @@ class NumberCodec(Codec):
 
 
 class Bytes(Codec):
-    """``bytes``, each in a buffer."""
+    """A codec of ``bytes``, each in a buffer."""
 
     layout = "bytes"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """The numbers of their buffers."""
+        """Return the numbers of their buffers."""
         return [to.buffer(bytes(one)) for one in values]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         return [bytes(of.buffer(one, at)) for one in of_length(plain, count, at)]
 
 
 class Made(Codec):
-    """Values that two columns of plain ones tell: ``parts`` takes one apart, ``make`` builds it again."""
+    """A codec of values made of columns of plain ones: ``parts`` splits a value, ``make`` rebuilds it."""
 
     def __init__(
         self,
@@ -140,12 +132,11 @@ class Made(Codec):
         self.layout, self.columns, self.parts, self.make = layout, columns, parts, make
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """A column for each part."""
         parts = list(zip(*map(self.parts, values), strict=True)) or [()] * len(self.columns)
         return [codec.write(column, to) for codec, column in zip(self.columns, parts, strict=True)]
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """Built anew, which checks them."""
+        """Rebuild the values, which checks them."""
         columns = of_length(plain, len(self.columns), at)
         parts = [codec.read(one, count, of, at) for codec, one in zip(self.columns, columns, strict=True)]
         try:
@@ -213,7 +204,7 @@ OTHERS: dict[type, Codec] = {
         _time,
     ),
     datetime.timedelta: Made(
-        "timedelta",  # the longest have more microseconds than 64 bits hold
+        "timedelta",  # the longest exceed 64 bits of microseconds
         (INT, INT),
         lambda one: (one.days, one.seconds * 1_000_000 + one.microseconds),
         lambda days, rest: datetime.timedelta(days=days, microseconds=rest),
@@ -232,12 +223,12 @@ _PLAIN: set[type] = {str, int, float, bool, type(None)}
 
 
 class Values(Codec):
-    """What a key may hold: what JSON has, and instants, decimals, fractions, bytes."""
+    """A codec of the values of keys: JSON's types, and instants, decimals, fractions, bytes."""
 
     layout = "value"
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        """A list of plain ones; others stand beside it by type, each with its place."""
+        """Return a list of plain values, and the others by type, each with its index."""
         if set(map(type, values)) <= _PLAIN:
             return list(values)
         plain = [one if type(one) in _PLAIN else None for one in values]
@@ -256,15 +247,14 @@ class Values(Codec):
         return {"plain": plain, "beside": beside}
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """As they were."""
         if type(plain) is list:
             return of_types(plain, count, _PLAIN, at)
-        told = of_keys(plain, ("plain", "beside"), at)
-        found = list(of_types(told["plain"], count, _PLAIN, at))
+        fields = of_keys(plain, ("plain", "beside"), at)
+        found = list(of_types(fields["plain"], count, _PLAIN, at))
         named = {codec.layout: codec for codec in OTHERS.values()}
-        if type(told["beside"]) is not dict or not set(told["beside"]) <= set(named):
-            raise refused(at, f"values of {', '.join(named)}", told["beside"])
-        for name, one in told["beside"].items():
+        if type(fields["beside"]) is not dict or not set(fields["beside"]) <= set(named):
+            raise refused(at, f"values of {', '.join(named)}", fields["beside"])
+        for name, one in fields["beside"].items():
             places, number, values = of_length(one, 3, at)
             if type(number) is not int or not 0 <= number <= count:
                 raise refused(at, f"at most {count} values", number)

@@ -1,1 +1,1 @@
-"""Batches of segments: columns, rules, ids, order, updates."""
+"""Hold batches of segments: columns, rules, ids, order, updates."""

@@ -1,6 +1,6 @@
-"""A batch of segments over Arrow (semantics 1).
+"""Hold batches of segments over Arrow (semantics 1).
 
-Row ``i`` says: for its key, over ``[ref + lo, ref + hi)``, each modelled attribute ``a`` is
+Row ``i`` states: for its key, over ``[ref + lo, ref + hi)``, each modelled attribute ``a`` is
 ``sum(a[j] * (t - ref)**j)``, within ``a_err`` of the truth. The columns are listed in :mod:`pulse.core.schema`:
 
 =============  ==========================================================================================
@@ -58,8 +58,11 @@ if TYPE_CHECKING:
 
 
 class SegmentBatch:
-    """Segments of one stream. Made by :meth:`from_arrays`, :meth:`from_arrow`, :meth:`from_pandas`,
-    :meth:`from_ppoly`; the constructor itself checks nothing and is for code that knows its columns."""
+    """A batch of segments of one stream over Arrow.
+
+    Built by :meth:`from_arrays`, :meth:`from_arrow`, :meth:`from_pandas`, :meth:`from_ppoly`; the constructor itself is
+    unchecked, for code whose columns are known to be valid.
+    """
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -85,7 +88,7 @@ class SegmentBatch:
         at_rest: bool = True,
         **bookkeeping: Any,
     ) -> SegmentBatch:
-        """Segments from arrays; a scalar stands for all rows.
+        """Build segments from arrays; a scalar is repeated for all rows.
 
         ``ref`` is anything :func:`~pulse.core.time.to_microseconds` reads. A model is an array ``(n, k)``, a pair
         ``(flat, offsets)``, or an Arrow list column. ``bookkeeping`` may name ``segment_id``, ``lineage``, ``kind``
@@ -122,7 +125,7 @@ class SegmentBatch:
         check: bool = True,
         at_rest: bool = True,
     ) -> SegmentBatch:
-        """Segments from an Arrow table that has exactly the columns of the schema, in any order.
+        """Build segments from an Arrow table that has exactly the columns of the schema, in any order.
 
         Encodings are converted, never values. ``check=False`` trusts the rows (not the columns).
         """
@@ -133,7 +136,7 @@ class SegmentBatch:
 
     @classmethod
     def from_pandas(cls, frame: Any, schema: StreamSchema, *, at_rest: bool = True) -> SegmentBatch:
-        """Segments from a pandas frame; its index is ignored. NaN is read as null, so an unknown drift may be NaN."""
+        """Build segments from a pandas frame; its index is ignored. NaN is read as null, so an unknown drift may be NaN."""
         return cls.from_arrow(pa.Table.from_pandas(frame, preserve_index=False), schema, at_rest=at_rest)
 
     @classmethod
@@ -148,7 +151,7 @@ class SegmentBatch:
         drift: Mapping[str, Any] | None = None,
         unmodelled: Mapping[str, Any] | None = None,
     ) -> SegmentBatch:
-        """Segments of one key from scipy's piecewise polynomials of seconds since ``origin`` (microseconds).
+        """Build segments of one key from scipy's piecewise polynomials of seconds since ``origin`` (microseconds).
 
         All modelled attributes are given, cut at the same breakpoints: a ``PPoly`` or one per hole-free run.
         """
@@ -161,12 +164,12 @@ class SegmentBatch:
 
     @classmethod
     def empty(cls, schema: StreamSchema, bookkeeping: Iterable[str] = ()) -> SegmentBatch:
-        """No segments."""
+        """Build a batch without segments."""
         return cls(pa.RecordBatch.from_pylist([], schema=schema.arrow_schema(bookkeeping)), schema)
 
     @classmethod
     def concat(cls, batches: Sequence[SegmentBatch], *, at_rest: bool = True) -> SegmentBatch:
-        """Batches of one stream after one another; bookkeeping columns must be the same in all."""
+        """Concatenate batches of one stream; bookkeeping columns must be the same in all."""
         if not batches:
             raise SegmentError("concat: expected at least one batch; SegmentBatch.empty(schema) has no rows")
         for other in batches[1:]:
@@ -189,78 +192,78 @@ class SegmentBatch:
 
     @cached_property
     def ref(self) -> IntArray:
-        """References, microseconds since the epoch: a view."""
+        """Return the references, microseconds since the epoch: a view."""
         array: IntArray = self._batch.column("ref").view(pa.int64()).to_numpy()
         return array
 
     @cached_property
     def lo(self) -> FloatArray:
-        """Starts, seconds relative to ``ref``: a view."""
+        """Return the starts, seconds relative to ``ref``: a view."""
         return self._floats("lo")
 
     @cached_property
     def hi(self) -> FloatArray:
-        """Ends, seconds relative to ``ref``: a view."""
+        """Return the ends, seconds relative to ``ref``: a view."""
         return self._floats("hi")
 
     @cached_property
     def is_point(self) -> BoolArray:
-        """Which segments are a single instant."""
+        """Return the mask of segments that are a single instant."""
         return np.equal(self.lo, self.hi)
 
     @cached_property
     def key_ranks(self) -> IntArray:
-        """Per row the rank of its key among those of the batch: equal for equal keys, ordered as the keys are."""
+        """Return per row the rank of its key within the batch: equal for equal keys, ordered as the keys are."""
         return key_ranks([self._batch.column(name) for name in self.schema.key_names], len(self))
 
     @cached_property
     def ranges(self) -> Ranges:
-        """Key ranks and time ranges, as the functions of :mod:`pulse.core.segment.order` take them."""
+        """Return key ranks and time ranges, as the functions of :mod:`pulse.core.segment.order` take them."""
         return Ranges(self.key_ranks, self.ref, self.lo, self.hi)
 
     def coefficients(self, attribute: str) -> FloatArray:
-        """Coefficients of shape ``(n, k)``: a view when all degrees are equal, else a copy padded with zeros."""
+        """Return coefficients of shape ``(n, k)``: a view when all degrees are equal, else a copy padded with zeros."""
         return to_padded(self._modelled(attribute))
 
     def degrees(self, attribute: str) -> IntArray:
-        """Number of coefficients less one, per segment."""
+        """Return the number of coefficients less one, per segment."""
         return lengths(self._modelled(attribute)) - 1
 
     def err(self, attribute: str) -> FloatArray:
-        """The certified bound per segment: a view."""
+        """Return the certified bound per segment: a view."""
         self._modelled(attribute)
         return self._floats(f"{attribute}_err")
 
     def drift(self, attribute: str) -> np.ma.MaskedArray[Any, Any]:
-        """The certified drift per segment, masked where unknown."""
+        """Return the certified drift per segment, masked where unknown."""
         self._modelled(attribute)
         column = self._batch.column(f"{attribute}_drift")
         unknown = column.is_null().to_numpy(zero_copy_only=False)
         return np.ma.MaskedArray(column.fill_null(0.0).to_numpy(), mask=unknown)
 
     def column(self, name: str) -> pa.Array:
-        """A column as it is in Arrow."""
+        """Return a column as an Arrow array."""
         if name not in self._batch.schema.names:
             raise unknown_column(name, self._batch.schema.names, "segments")
         return self._batch.column(name)
 
     def has(self, name: str) -> bool:
-        """Whether the batch has this column."""
+        """Test whether the batch has this column."""
         return name in self._batch.schema.names
 
     @property
     def bookkeeping(self) -> tuple[str, ...]:
-        """Which of ``segment_id``, ``lineage``, ``kind``, ``point`` the batch has."""
+        """Return those of ``segment_id``, ``lineage``, ``kind``, ``point`` that the batch has."""
         return tuple(name for name in BOOKKEEPING if self.has(name))
 
     @property
     def is_insertions(self) -> bool:
-        """Whether every row is an insertion."""
+        """Test whether every row is an insertion."""
         return not self.has("kind") or bool(pc.all(pc.equal(self.column("kind"), "+I"), min_count=0).as_py())
 
     @property
     def weights(self) -> IntArray:
-        """+1 for rows that add a segment to the stream, -1 for rows that take one back."""
+        """Return +1 for rows that add a segment to the stream, -1 for rows that retract one."""
         if not self.has("kind"):
             return np.ones(len(self), dtype=np.int64)
         codes = pc.index_in(self.column("kind"), value_set=pa.array(KIND_CODES)).to_numpy()
@@ -270,26 +273,29 @@ class SegmentBatch:
     # -- converted to ---------------------------------------------------------------------------------------
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The Arrow data itself."""
+        """Return the Arrow data itself."""
         return self._batch
 
     def to_pandas(self) -> Any:
-        """A pandas frame; ``ref`` is ``datetime64[us]``, coefficients are numpy arrays, unknown drifts are NaN."""
+        """Return a pandas frame; ``ref`` is ``datetime64[us]``, coefficients are numpy arrays, unknown drifts are NaN."""
         return self._batch.to_pandas(integer_object_nulls=True)
 
     def to_polars(self) -> Any:
-        """A Polars frame. Needs Polars."""
+        """Return a Polars frame. Needs Polars."""
         from pulse.core.polars_frame import polars_frame
 
         return polars_frame(self._batch)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """For libraries that take Arrow data from anybody."""
+        """Export the batch through the Arrow PyCapsule interface."""
         return self._batch.__arrow_c_stream__(requested_schema)
 
     def to_ppoly(self, attribute: str, *, key: Any = None, origin: int | None = None) -> PolynomialRuns:
-        """The model of one key as ``(origin, runs)``: one scipy ``PPoly`` per hole-free run, of seconds since
-        ``origin`` (microseconds; by default the ``ref`` of the key's first segment). Points are left out."""
+        """Return the model of one key as ``(origin, runs)``: one scipy ``PPoly`` per hole-free run.
+
+        Its argument is seconds since ``origin`` (microseconds; by default the ``ref`` of the key's first segment). Points are
+        omitted.
+        """
         from pulse.core.segment.ppoly import to_ppoly
 
         one = self._at_rest(self.of_key(key)).sort()
@@ -299,15 +305,15 @@ class SegmentBatch:
     # -- selected -------------------------------------------------------------------------------------------
 
     def slice(self, offset: int, length: int | None = None) -> SegmentBatch:
-        """Rows ``offset`` to ``offset + length``, without a copy."""
+        """Return rows ``offset`` to ``offset + length``, without a copy."""
         return SegmentBatch(self._batch.slice(offset, length), self.schema)
 
     def take(self, rows: Any) -> SegmentBatch:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         return SegmentBatch(self._batch.take(pa.array(np.asarray(rows, dtype=np.int64))), self.schema)
 
     def filter(self, mask: Any) -> SegmentBatch:
-        """The rows where the mask is true."""
+        """Return the rows where the mask is true."""
         mask = np.asarray(mask, dtype=bool)
         if mask.shape != (len(self),):
             raise SegmentError(
@@ -316,32 +322,32 @@ class SegmentBatch:
         return self if mask.all() else SegmentBatch(self._batch.filter(pa.array(mask)), self.schema)
 
     def of_key(self, key: Any = None) -> SegmentBatch:
-        """The segments of one key: a mapping of key columns to values, or the value of the only key column.
+        """Return the segments of one key: a mapping of key columns to values, or the value of the only key column.
 
-        ``None`` stands for the only key there is; several are an error.
+        ``None`` means the only key of the batch; it is an error if there are several.
         """
         if key is not None:
             return self.filter(key_mask(self._batch, self.schema, key))
         if len(self) and self.key_ranks.min() != self.key_ranks.max():
             raise SegmentError(
-                f"segments of {len(np.unique(self.key_ranks))} keys: say which one by {list(self.schema.key_names)}"
+                f"segments of {len(np.unique(self.key_ranks))} keys: select one by {list(self.schema.key_names)}"
             )
         return self
 
     def sort(self) -> SegmentBatch:
-        """By key, then start."""
+        """Sort by key, then start."""
         order = time_order(self.ranges)
         return self if order is None else self.take(order)
 
     @cached_property
     def is_sorted(self) -> bool:
-        """Whether rows are by key, then start."""
+        """Test whether rows are sorted by key, then start."""
         return is_in_order(self.ranges)
 
     def restrict(self, start: Any = None, end: Any = None) -> SegmentBatch:
-        """What the segments say about ``[start, end)``; None is no limit. Coefficients are not touched (1.1).
+        """Restrict the segments to ``[start, end)``; None is no limit. Coefficients do not change (1.1).
 
-        Start and end are timestamps or microseconds. A remainder shorter than the timeline's tolerance is none.
+        Start and end are timestamps or microseconds. A remainder shorter than the tolerance of instants is dropped.
         """
         begin, stop = _instant(start), _instant(end)
         if begin is not None and stop is not None and stop < begin:
@@ -350,10 +356,10 @@ class SegmentBatch:
         return self._with_ranges(lo, hi).filter(keep)
 
     def apply_updates(self) -> SegmentBatch:
-        """The table at rest after the rows, in order of arrival, have updated each other (semantics 1.4)."""
+        """Apply the rows as updates in order of arrival and return the table at rest (semantics 1.4)."""
         if not self.is_insertions:
             raise SegmentError(
-                "apply_updates: revisions are no updates (semantics 7.1); apply the changelog first"
+                "apply_updates: revisions are not updates (semantics 7.1); apply the changelog first"
             )
         keep, hi = settle(self.ranges)
         return self._with_ranges(self.lo, hi).filter(keep)
@@ -361,7 +367,7 @@ class SegmentBatch:
     # -- used -----------------------------------------------------------------------------------------------
 
     def evaluate(self, attribute: str, times: Any, *, key: Any = None) -> np.ma.MaskedArray[Any, Any]:
-        """The model of one key at these times (microseconds or timestamps), masked where no segment covers one."""
+        """Evaluate the model of one key at these times (microseconds or timestamps), masked where no segment covers one."""
         one = self._at_rest(self.of_key(key)).sort()
         at = to_microseconds(times)
         rows, covered = covering(one.ranges, at)
@@ -371,15 +377,15 @@ class SegmentBatch:
         return np.ma.MaskedArray(values, mask=~covered)
 
     def with_ids(self) -> SegmentBatch:
-        """The batch with a ``segment_id`` computed from key, start and content (:mod:`pulse.core.segment.ids`)."""
+        """Return the batch with a ``segment_id`` computed from key, start and content (:mod:`pulse.core.segment.ids`)."""
         return self.with_bookkeeping(segment_id=pa.array(segment_ids(self._batch, self.schema)))
 
     def own_lineage(self) -> pa.ListArray:
-        """Each segment as a lineage of one entry: what an operator notes about its inputs."""
+        """Return each segment as a lineage of one entry, as operators record their inputs."""
         return own_lineage(self._batch, self.schema)
 
     def with_bookkeeping(self, **columns: Any) -> SegmentBatch:
-        """The batch with these of ``segment_id``, ``lineage``, ``kind``, ``point`` set; None takes one away."""
+        """Return the batch with these of ``segment_id``, ``lineage``, ``kind``, ``point`` set; None removes one."""
         kept = [name for name in self.bookkeeping if name not in columns]
         wanted = self.schema.arrow_schema([*kept, *(name for name in columns if columns[name] is not None)])
         given = {
@@ -393,14 +399,14 @@ class SegmentBatch:
     # -- plumbing -------------------------------------------------------------------------------------------
 
     def equals(self, other: SegmentBatch) -> bool:
-        """Whether schema, columns and rows are the same."""
+        """Test whether schema, columns and rows are the same."""
         return self.schema == other.schema and bool(self._batch.equals(other._batch))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SegmentBatch) and self.equals(other)
 
     def __reduce__(self) -> Any:
-        # Arrow's own pickle ships the whole buffers of a slice; its stream format ships the rows.
+        # Arrow's own pickle contains the whole buffers of a slice; its stream format only the rows.
         return _unpickle, (self._batch.serialize().to_pybytes(), self._batch.schema, self.schema)
 
     def __repr__(self) -> str:
@@ -420,7 +426,7 @@ class SegmentBatch:
         return array
 
     def _modelled(self, attribute: str) -> pa.ListArray:
-        self.schema.truth(attribute)  # an error that lists the modelled attributes
+        self.schema.truth(attribute)  # raises an error that lists the modelled attributes
         return self._batch.column(attribute)
 
     def _with_ranges(self, lo: FloatArray, hi: FloatArray) -> SegmentBatch:

@@ -1,4 +1,4 @@
-"""Ragged Arrow lists of coefficients and padded 2-D numpy arrays, each as the other.
+"""Convert between ragged Arrow lists of coefficients and padded 2-D numpy arrays.
 
 Row ``i`` of the array is ``sum(c[i, j] * (t - ref_i)**j)``, lowest order first (semantics 1.1). Where all
 lists have one length the array is a view of Arrow's buffer; where degrees are mixed it is a copy, padded with
@@ -16,11 +16,11 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.errors import SegmentError
 
-_MOST = np.iinfo(np.int32).max  # what the offsets of an Arrow list can count
+_MOST = np.iinfo(np.int32).max  # the largest offset of an Arrow list
 
 
 def lengths(lists: pa.ListArray) -> IntArray:
-    """How many coefficients each row has; a null has none."""
+    """Return how many coefficients each row has; a null has none."""
     counts: IntArray = np.diff(_offsets(lists)).astype(np.int64)
     if lists.null_count:
         counts[lists.is_null().to_numpy(zero_copy_only=False)] = 0
@@ -28,7 +28,7 @@ def lengths(lists: pa.ListArray) -> IntArray:
 
 
 def flat(lists: pa.ListArray) -> FloatArray:
-    """All coefficients one after the other: a view (a copy, with NaN for them, where there are nulls)."""
+    """Return all coefficients concatenated: a view (with nulls a copy that has NaN for them)."""
     offsets = _offsets(lists)
     values = lists.values[int(offsets[0]) : int(offsets[-1])]
     array: FloatArray = values.to_numpy(zero_copy_only=not values.null_count)
@@ -36,7 +36,7 @@ def flat(lists: pa.ListArray) -> FloatArray:
 
 
 def to_padded(lists: pa.ListArray) -> FloatArray:
-    """The lists as an array of shape ``(n, k)``, ``k`` the longest length, at least 1.
+    """Return the lists as an array of shape ``(n, k)``, ``k`` the longest length, at least 1.
 
     A view of Arrow's memory when all lengths are equal, else a padded copy. Degenerate: no rows give
     ``(0, 1)``; an empty or null list gives a row of zeros.
@@ -50,14 +50,14 @@ def to_padded(lists: pa.ListArray) -> FloatArray:
         return flat(lists).reshape(n, k)
     padded = np.zeros((n, max(k, 1)))
     filled = np.arange(max(k, 1)) < counts[:, None]
-    if lists.null_count:  # a null may still own a stretch of the values
+    if lists.null_count:  # a null may still occupy a range of the values
         lists = pa.array(lists.to_pylist(), type=lists.type)
     padded[filled] = flat(lists)
     return padded
 
 
 def from_padded(array: npt.ArrayLike) -> pa.ListArray:
-    """An array of shape ``(n, k)`` as lists of length ``k``: no copy when it is contiguous float64."""
+    """Return an array of shape ``(n, k)`` as lists of length ``k``: no copy when it is contiguous float64."""
     padded = np.ascontiguousarray(array, dtype=np.float64)
     if padded.ndim != 2 or padded.shape[1] == 0:
         raise SegmentError(f"coefficients: expected shape (n, k) with k >= 1, got {padded.shape}")
@@ -66,7 +66,7 @@ def from_padded(array: npt.ArrayLike) -> pa.ListArray:
 
 
 def from_ragged(values: npt.ArrayLike, offsets: npt.ArrayLike) -> pa.ListArray:
-    """Lists from flat values and ``n + 1`` offsets into them (CSR)."""
+    """Build lists from flat values and ``n + 1`` offsets into them (CSR)."""
     values = np.ascontiguousarray(values, dtype=np.float64)
     offsets = np.asarray(offsets)
     if values.ndim != 1 or offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype.kind not in "iu":
@@ -75,14 +75,14 @@ def from_ragged(values: npt.ArrayLike, offsets: npt.ArrayLike) -> pa.ListArray:
             f"{offsets.shape} ({offsets.dtype})"
         )
     if offsets[0] < 0 or offsets[-1] > len(values) or (np.diff(offsets.astype(np.int64)) < 0).any():
-        raise SegmentError(f"coefficients: offsets must rise from 0 to at most the {len(values)} values")
+        raise SegmentError(f"coefficients: offsets must ascend from 0 to at most the {len(values)} values")
     if int(offsets[-1]) > _MOST:
         raise SegmentError(f"coefficients: {int(offsets[-1])} do not fit one batch ({_MOST}); split it")
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))
 
 
 def _offsets(lists: pa.ListArray) -> Any:
-    """The ``n + 1`` offsets of an array that may be a slice; Arrow leaves them out of an empty one."""
+    """Return the ``n + 1`` offsets of an array that may be a slice; Arrow omits them for an empty one."""
     if len(lists) == 0:
         return np.zeros(1, dtype=np.int32)
     return lists.offsets.to_numpy()

@@ -1,4 +1,4 @@
-"""Columns of a batch of segments, put together from arrays or from any Arrow table that holds them."""
+"""Assemble the columns of a batch of segments from arrays or from any Arrow table that has them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pulse.core.time import to_microseconds
 
 
 def from_table(table: pa.Table | pa.RecordBatch, schema: StreamSchema) -> pa.RecordBatch:
-    """The table's columns in the schema's order and types, as one contiguous batch.
+    """Return the table's columns in the schema's order and types, as one contiguous batch.
 
     Shares memory with the table where its types and chunks allow it.
     """
@@ -43,7 +43,7 @@ def from_columns(
     unmodelled: Mapping[str, Any],
     bookkeeping: Mapping[str, Any],
 ) -> pa.RecordBatch:
-    """One batch from numpy arrays, sequences and scalars (repeated for every row)."""
+    """Build one batch from numpy arrays, sequences and scalars (repeated for every row)."""
     for given, known, what in (
         (keys, schema.key_names, "keys"),
         (models, schema.modelled_names, "models"),
@@ -75,7 +75,7 @@ def _check_complete(given: Mapping[str, Any], known: tuple[str, ...], what: str)
 
 
 def _lists(model: Any, name: str) -> pa.ListArray:
-    """Coefficients given as ``(n, k)`` array, ``(flat, offsets)`` or an Arrow list column."""
+    """Convert coefficients given as ``(n, k)`` array, ``(flat, offsets)`` or an Arrow list column."""
     if isinstance(model, (pa.Array, pa.ChunkedArray)):
         return model
     try:
@@ -87,7 +87,7 @@ def _lists(model: Any, name: str) -> pa.ListArray:
 
 
 def column(values: Any, field: pa.Field, n: int) -> pa.Array:
-    """A column of ``n`` rows; a scalar is repeated, None is null everywhere."""
+    """Build a column of ``n`` rows; a scalar is repeated, None is null everywhere."""
     if not isinstance(values, (pa.Array, pa.ChunkedArray)):
         if np.ndim(values) == 0:
             one = values.item() if isinstance(values, np.generic) else values
@@ -100,9 +100,9 @@ def column(values: Any, field: pa.Field, n: int) -> pa.Array:
 
 
 def _array(values: Any, field: pa.Field) -> pa.Array:
-    """The values in Arrow. Numpy's numbers are wrapped, not copied, and NaN stays NaN, for the checks to find.
+    """Convert values to Arrow. Numpy's numbers are wrapped, not copied, and NaN stays NaN, for the checks to find.
 
-    For integer columns Arrow first says what type it sees: told the type, it would cut 1.5 to 1.
+    For integer columns Arrow first infers the type: given the type, it would truncate 1.5 to 1.
     """
     wrapped = isinstance(values, np.ndarray) and values.dtype.kind in "fiub"
     type_ = None if wrapped or pa.types.is_integer(field.type) else field.type

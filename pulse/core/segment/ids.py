@@ -1,8 +1,8 @@
-"""Segment ids and lineage (semantics 1.5): who a segment is, whoever computes it.
+"""Compute segment ids and lineage (semantics 1.5), the same wherever a segment is computed.
 
 An id is a 64-bit hash of key, start (``ref``, ``lo``), whether it is a point, unmodelled attributes, and the
-coefficients of every modelled attribute. The end and the bounds are left out, so that a segment that an update
-truncates, or that is certified anew, stays the same segment. Trailing zero coefficients and the sign of zero do
+coefficients of every modelled attribute. The end and the bounds are excluded, so that a segment that an update
+truncates, or that is certified again, keeps its id. Trailing zero coefficients and the sign of zero do
 not count. Equal segments have equal ids in every process and on every machine; different ones collide with
 probability 2**-64 per pair.
 
@@ -28,7 +28,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def segment_ids(batch: pa.RecordBatch, schema: StreamSchema) -> IntArray:
-    """The id of every row; see the module's text."""
+    """Return the id of every row; see the module's text."""
     lo = batch.column("lo").to_numpy()
     hashes: _Hash = np.full(batch.num_rows, _GOLDEN)
     for name in schema.key_names:
@@ -44,7 +44,7 @@ def segment_ids(batch: pa.RecordBatch, schema: StreamSchema) -> IntArray:
 
 
 def own_lineage(batch: pa.RecordBatch, schema: StreamSchema) -> pa.ListArray:
-    """Every row as the only entry of a lineage: what an operator notes about an input segment."""
+    """Return every row as the only entry of a lineage, as operators record an input segment."""
     n = batch.num_rows
     ids = (
         batch.column("segment_id")
@@ -58,7 +58,7 @@ def own_lineage(batch: pa.RecordBatch, schema: StreamSchema) -> pa.ListArray:
 
 
 def _mix(hashes: _Hash, values: _Hash) -> _Hash:
-    """One round of SplitMix64 over the running hash and a value; overflow is the point of it."""
+    """Run one round of SplitMix64 over the running hash and a value; overflow is intended."""
     z: _Hash = (hashes ^ values) + _GOLDEN
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -66,7 +66,7 @@ def _mix(hashes: _Hash, values: _Hash) -> _Hash:
 
 
 def _mix_polynomials(hashes: _Hash, c: FloatArray) -> _Hash:
-    """Mix in the coefficients up to the last that is not zero, then their number."""
+    """Mix in the coefficients up to the last nonzero one, then their number."""
     degree_plus_one = np.where(c != 0.0, np.arange(1, c.shape[1] + 1), 0).max(axis=1, initial=0)
     for j in range(c.shape[1]):
         hashes = np.where(j < degree_plus_one, _mix(hashes, _bits(c[:, j])), hashes)
@@ -78,7 +78,7 @@ def _bits(values: FloatArray) -> _Hash:
 
 
 def _hash_values(column: pa.Array) -> _Hash:
-    """A hash of every value of a column, whatever its type; nulls have their own."""
+    """Hash every value of a column, whatever its type; nulls have their own hash."""
     encoded = column.dictionary_encode()
     values = plain_values(encoded.dictionary)
     of_value = np.array([_digest(value) for value in [*values, None]], dtype=np.uint64)

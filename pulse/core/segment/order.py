@@ -1,4 +1,4 @@
-"""Segments in the order of key and time: sorting, overlaps, and which segment covers an instant."""
+"""Sort segments by key and time, find overlaps, and find the segment that covers an instant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pulse.kernels.instants import MICROSECONDS
 
 
 class Ranges(NamedTuple):
-    """Where segments lie: the rank of their key, and ``[ref + lo, ref + hi)``."""
+    """The positions of segments: the rank of their key, and ``[ref + lo, ref + hi)``."""
 
     rank: IntArray
     ref: IntArray
@@ -20,19 +20,19 @@ class Ranges(NamedTuple):
     hi: FloatArray
 
     def take(self, rows: IntArray) -> Ranges:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         return Ranges(self.rank[rows], self.ref[rows], self.lo[rows], self.hi[rows])
 
 
 def time_order(ranges: Ranges) -> IntArray | None:
-    """The rows by key, then start, then length (points before ranges); None when they are in order already."""
+    """Return the rows by key, then start, then length (points before ranges); None when they are already in order."""
     if is_in_order(ranges):
         return None
     whole, rest = split(ranges.ref, ranges.lo)
     length, place = ranges.hi - ranges.lo, _places(ranges.rank, whole)
     if place is None:
         return np.lexsort((length, rest, whole, ranges.rank))
-    # A stable sort of one whole number merges what is in order piece by piece, as files and units of a fit are.
+    # A stable sort of one integer merges presorted runs, such as the files and units of a fit.
     order = np.argsort(place, kind="stable")
     equal = np.diff(place[order]) == 0
     tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
@@ -42,7 +42,7 @@ def time_order(ranges: Ranges) -> IntArray | None:
 
 
 def _places(rank: IntArray, whole: IntArray) -> IntArray | None:
-    """One number per row that orders by key and microsecond; None where a whole number has no room for both."""
+    """Return one integer per row that orders by key and microsecond; None if both do not fit in an int64."""
     first, span = int(whole.min()), int(whole.max()) - int(whole.min()) + 1
     if (int(rank.max()) + 1) * span >= 1 << 63:
         return None
@@ -50,7 +50,7 @@ def _places(rank: IntArray, whole: IntArray) -> IntArray | None:
 
 
 def is_in_order(ranges: Ranges) -> bool:
-    """Whether keys do not fall and, within a key, starts do not fall, nor lengths at one start."""
+    """Test whether keys do not descend and, within a key, starts do not descend, nor lengths at one start."""
     rank, ref, lo, hi = ranges
     step = np.diff(rank)
     if (step < 0).any():
@@ -64,9 +64,9 @@ def is_in_order(ranges: Ranges) -> bool:
 
 
 def find_overlap(ranges: Ranges) -> tuple[int, int] | None:
-    """Two rows of one key that claim the same instant, the earlier start first; None when there are none.
+    """Find two rows of one key that cover the same instant, the earlier start first; None when there are none.
 
-    Ranges may miss each other by the timeline's tolerance. A point is in conflict with a range around it and
+    Ranges may overlap by the tolerance of instants. A point is in conflict with a range around it and
     with another point at exactly its instant; it may touch either end of a range.
     """
     order = time_order(ranges)
@@ -88,16 +88,16 @@ def find_overlap(ranges: Ranges) -> tuple[int, int] | None:
 
 
 def _begins(ref_a: IntArray, a: FloatArray, ref_b: IntArray, b: FloatArray, *, slack: int) -> BoolArray:
-    """Whether the second instant lies before the first plus ``slack`` tolerances."""
+    """Test whether the second instant lies before the first plus ``slack`` tolerances."""
     result: BoolArray = gaps(ref_a, a, ref_b, b) < slack * tolerances(ref_a, a, ref_b, b)
     return result
 
 
 def covering(ranges: Ranges, times: IntArray) -> tuple[IntArray, BoolArray]:
-    """For each time (microseconds), the row that covers it, and whether there is one.
+    """Find for each time (microseconds) the row that covers it, and whether there is one.
 
-    The ranges are those of one key, in order, without overlaps. Degenerate: a point covers its instant alone,
-    and only if that is a whole microsecond; where nothing covers a time its row is 0.
+    The ranges are those of one key, in order, without overlaps. Degenerate: a point covers only its instant,
+    and only if that is a whole microsecond; the row of an uncovered time is 0.
     """
     if len(ranges.ref) == 0:
         return np.zeros(len(times), dtype=np.int64), np.zeros(len(times), dtype=bool)
@@ -112,9 +112,9 @@ def covering(ranges: Ranges, times: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def narrow(ranges: Ranges, start: int | None, end: int | None) -> tuple[BoolArray, FloatArray, FloatArray]:
-    """Which rows say something about ``[start, end)`` (microseconds), and the ``lo`` and ``hi`` of what they say.
+    """Return the mask of rows that overlap ``[start, end)`` (microseconds), and their ``lo`` and ``hi`` within it.
 
-    A remainder no longer than the timeline's tolerance is none; a segment that was shorter before stays.
+    A remainder no longer than the tolerance of instants is dropped; a segment that was shorter before stays.
     """
     lo, hi = ranges.lo, ranges.hi
     if start is not None:

@@ -1,8 +1,8 @@
-"""Models as ``scipy.interpolate.PPoly``, and back.
+"""Convert models to and from ``scipy.interpolate.PPoly``.
 
 A ``PPoly`` has float breakpoints and no holes, so one key and attribute become one ``PPoly`` per hole-free run. Its
-argument is seconds since ``origin``, which comes with it; its coefficients are highest first, about each left breakpoint.
-Points have no place in it and are left out.
+argument is seconds since ``origin``, which is returned with it; its coefficients are highest first, about each left breakpoint.
+Points cannot be represented and are omitted.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pulse.kernels.polynomial.arithmetic import taylor_shift
 
 
 class PolynomialRuns(NamedTuple):
-    """Hole-free runs of one key's attribute, in order of time; ``t`` is seconds since ``origin`` (microseconds)."""
+    """The hole-free runs of one key's attribute, in order of time; ``t`` is seconds since ``origin`` (microseconds)."""
 
     origin: int
     runs: list[PPoly]
 
 
 class PPolyPieces(NamedTuple):
-    """Arrays of segments: ``models`` maps each attribute to coefficients of shape ``(n, k)``."""
+    """The arrays of segments: ``models`` maps each attribute to coefficients of shape ``(n, k)``."""
 
     ref: IntArray
     lo: FloatArray
@@ -39,7 +39,7 @@ class PPolyPieces(NamedTuple):
 
 
 def to_ppoly(ranges: Ranges, c: FloatArray, origin: int | None) -> PolynomialRuns:
-    """The pieces of one key, in order, without overlaps and points; ``origin`` defaults to the first ``ref``."""
+    """Convert the pieces of one key, in order, without overlaps and points; ``origin`` defaults to the first ``ref``."""
     ref, lo, hi = ranges.ref, ranges.lo, ranges.hi
     if origin is None:
         origin = int(ref[0]) if len(ref) else 0
@@ -54,7 +54,7 @@ def to_ppoly(ranges: Ranges, c: FloatArray, origin: int | None) -> PolynomialRun
         x = np.append(begin[first:last], end[last - 1])
         if not (np.diff(x) > 0).all():
             raise SegmentError(
-                f"PPoly: pieces are too short to tell apart as seconds since {origin} us; "
+                f"PPoly: pieces are too short to distinguish as seconds since {origin} us; "
                 "give an origin nearer to them, or restrict the batch first"
             )
         runs.append(
@@ -64,9 +64,9 @@ def to_ppoly(ranges: Ranges, c: FloatArray, origin: int | None) -> PolynomialRun
 
 
 def from_ppoly(runs: Mapping[str, PPoly | Sequence[PPoly]], origin: int) -> PPolyPieces:
-    """Segments from the runs of each attribute, which must share their breakpoints.
+    """Build segments from the runs of each attribute, which must share their breakpoints.
 
-    A reference is the whole microsecond nearest to a breakpoint; what is left is ``lo``, below a microsecond.
+    A reference is the whole microsecond nearest to a breakpoint; the remainder is ``lo``, below a microsecond.
     """
     breakpoints: list[FloatArray] | None = None
     models: dict[str, FloatArray] = {}
@@ -86,18 +86,20 @@ def from_ppoly(runs: Mapping[str, PPoly | Sequence[PPoly]], origin: int) -> PPol
 
 
 def _seconds(origin: int, ref: IntArray, offset: FloatArray) -> FloatArray:
-    """Instants as seconds since ``origin``, rounded once where they are whole microseconds."""
+    """Convert instants to seconds since ``origin``, rounded once where they are whole microseconds."""
     whole, rest = split(ref, offset)
     seconds: FloatArray = (whole - origin) / MICROSECONDS + rest
     return seconds
 
 
 def _ranges(breakpoints: list[FloatArray], origin: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """``ref``, ``lo``, ``hi`` of the pieces between breakpoints; pieces that share one meet at the same instant."""
+    """Return ``ref``, ``lo``, ``hi`` of the pieces between breakpoints; pieces that share one meet at the same instant."""
     nothing = np.empty(0)
     x = np.concatenate([nothing, *breakpoints])
     whole, rest = split(np.full(len(x), origin, dtype=np.int64), x)
-    rest = np.where(np.abs(rest) <= np.spacing(np.abs(x)), 0.0, rest)  # all that a float of this size can say
+    rest = np.where(
+        np.abs(rest) <= np.spacing(np.abs(x)), 0.0, rest
+    )  # below the resolution of a float of this size
     first = np.concatenate([nothing, *(np.arange(len(part)) < len(part) - 1 for part in breakpoints)]) > 0
     begin = np.flatnonzero(first)
     ref, lo = whole[begin], rest[begin]
@@ -105,7 +107,7 @@ def _ranges(breakpoints: list[FloatArray], origin: int) -> tuple[IntArray, Float
 
 
 def _lowest_first(parts: list[Any]) -> FloatArray:
-    """The coefficients of all pieces, padded to the longest: shape ``(n, k)``."""
+    """Return the coefficients of all pieces, padded to the longest: shape ``(n, k)``."""
     k = max((part.c.shape[0] for part in parts), default=1)
     c = np.zeros((sum(part.c.shape[1] for part in parts), k))
     row = 0
@@ -117,12 +119,12 @@ def _lowest_first(parts: list[Any]) -> FloatArray:
 
 
 def _checked(part: Any, name: str) -> FloatArray:
-    """The breakpoints of a real ``PPoly`` of one dimension with rising breakpoints."""
+    """Return the breakpoints of a ``PPoly`` after checking that it is real, one-dimensional and ascending."""
     if not isinstance(part, PPoly) or part.c.ndim != 2 or np.iscomplexobj(part.c):
         raise SegmentError(
             f"PPoly of '{name}': expected real scipy PPoly objects of one value each, got {part!r}"
         )
     x: FloatArray = np.asarray(part.x, dtype=np.float64)
     if not (np.diff(x) > 0).all():
-        raise SegmentError(f"PPoly of '{name}': breakpoints must rise")
+        raise SegmentError(f"PPoly of '{name}': breakpoints must ascend")
     return x

@@ -1,4 +1,4 @@
-"""The rules of semantics 1, checked in bulk; the first offender is named by row, key and time."""
+"""Check the rules of semantics 1 in bulk; the first violation is reported by row, key and time."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from pulse.core.time import LIMIT, format_instant
 
 
 def validate(batch: pa.RecordBatch, schema: StreamSchema, *, at_rest: bool) -> None:
-    """That every row is a segment and, ``at_rest``, that no two of one key overlap.
+    """Check that every row is a segment and, ``at_rest``, that no two of one key overlap.
 
-    Types are right already. A changelog (a ``kind`` that is not all insertions) is no table at rest: old and
-    new values cover the same instants, so overlaps are not looked for.
+    Types are already checked. A changelog (a ``kind`` that is not all insertions) is not a table at rest: old and
+    new values cover the same instants, so overlaps are not checked.
     """
     _check_nulls(batch, schema)
     _check_ranges(batch, schema)
@@ -45,7 +45,7 @@ def validate(batch: pa.RecordBatch, schema: StreamSchema, *, at_rest: bool) -> N
 
 
 def check_overlaps(batch: pa.RecordBatch, schema: StreamSchema) -> None:
-    """That no two segments of one key claim the same instant."""
+    """Check that no two segments of one key cover the same instant."""
     rank = key_ranks([batch.column(name) for name in schema.key_names], batch.num_rows)
     ref = batch.column("ref").view(pa.int64()).to_numpy()
     pair = find_overlap(Ranges(rank, ref, batch.column("lo").to_numpy(), batch.column("hi").to_numpy()))
@@ -60,7 +60,7 @@ def check_overlaps(batch: pa.RecordBatch, schema: StreamSchema) -> None:
 
 
 def locate(batch: pa.RecordBatch, schema: StreamSchema, row: int) -> str:
-    """Where a row stands, for a message."""
+    """Describe the location of a row for a message."""
     key = describe_key(batch, schema, row)
     ref, lo = batch.column("ref").view(pa.int64())[row].as_py(), batch.column("lo")[row].as_py()
     if ref is None or lo is None or not np.isfinite(lo):
@@ -105,7 +105,7 @@ def _check_ranges(batch: pa.RecordBatch, schema: StreamSchema) -> None:
         row = _first(beyond)
         raise TimestampError(
             f"segments, row {row} ({describe_key(batch, schema, row)}): ref {ref[row]} us, lo {lo[row]} s, hi {hi[row]} s "
-            "reach beyond ±10**18 microseconds (about 31,700 years); check the units"
+            "exceed ±10**18 microseconds (about 31,700 years); check the units"
         )
 
 
@@ -160,7 +160,7 @@ def _check_points(batch: pa.RecordBatch, schema: StreamSchema) -> None:
 
 
 def _check_kinds(batch: pa.RecordBatch, schema: StreamSchema) -> bool:
-    """Whether all rows are insertions; an unknown code is an error."""
+    """Test whether all rows are insertions; an unknown code is an error."""
     if "kind" not in batch.schema.names:
         return True
     kinds = batch.column("kind")

@@ -1,1 +1,1 @@
-"""What accents do to a plan: signatures, routes, affine images, traces."""
+"""Effects of accents on a plan: signatures, routes, affine images, traces."""

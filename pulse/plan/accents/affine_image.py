@@ -1,14 +1,14 @@
-"""How an expression moves when its attributes are altered: the affine map between its values before and after, if there is one.
+"""Compute how an expression changes when its attributes are altered: the affine map of its values, if there is one.
 
-Alter data of ``x`` says that values are ``a*x + b`` of what they were. An expression then is ``A*e + B`` of what it was only for
-some combinations: sums and differences of terms of one scale, products and quotients of terms that only scale, and so on::
+Alter data of ``x`` replaces values by ``a*x + b``. An expression ``e`` then becomes ``A*e + B`` only for some combinations:
+sums and differences of terms of one scale, products and quotients of terms that only scale, and so on::
 
     S.ap - L.ap     both (1/4, 0)                 ->  (1/4, 0)      a difference of prices after a split
     temp - 32       (5/9, -160/9)                 ->  affine        constants are in the units of the start
-    price * size    (1/4, 0) and (4, 0)           ->  (1, 0)        what a trade cost does not move
+    price * size    (1/4, 0) and (4, 0)           ->  (1, 0)        the cost of a trade does not change
     S.ap - L.ap     (1/4, 0) and (1, 0)           ->  none          one stream split, the other did not
 
-Where there is none the output stays in the units it had.
+Where there is none the output stays in its units.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pulse.stream.units.affine import IDENTITY, Affine, exact
 
 
 def restated(expression: Expression, maps: Mapping[str, Affine]) -> Affine | None:
-    """The map of an expression's values under these maps of its columns; those not named stay as they are.
+    """Return the map of an expression's values under these maps of its columns; columns without a map do not change.
 
     >>> difference = Arithmetic("-", Column("x"), Column("y"))
     >>> restated(difference, {"x": Affine(2, 1), "y": Affine(2, 5)}), restated(difference, {"x": Affine(2)})
@@ -39,12 +39,12 @@ def restated(expression: Expression, maps: Mapping[str, Affine]) -> Affine | Non
     """
     if all(maps.get(name, IDENTITY).is_identity for name in columns_of(expression)):
         return IDENTITY
-    found = _moved(expression, maps)
+    found = _image(expression, maps)
     return IDENTITY if isinstance(found, Fraction) else found
 
 
-def _moved(e: Expression, maps: Mapping[str, Affine]) -> Affine | Fraction | None:
-    """The map, or the value of what is constant."""
+def _image(e: Expression, maps: Mapping[str, Affine]) -> Affine | Fraction | None:
+    """Return the map, or the value of a constant."""
     match e:
         case Column(name):
             return maps.get(name, IDENTITY)
@@ -53,7 +53,7 @@ def _moved(e: Expression, maps: Mapping[str, Affine]) -> Affine | Fraction | Non
         case Elapsed():
             return IDENTITY
         case Negative(operand):
-            found = _moved(operand, maps)
+            found = _image(operand, maps)
             return (
                 -found
                 if isinstance(found, Fraction)
@@ -62,9 +62,9 @@ def _moved(e: Expression, maps: Mapping[str, Affine]) -> Affine | Fraction | Non
                 else Affine(found.a, -found.b)
             )
         case Arithmetic(op, left, right):
-            return _arithmetic(op, _moved(left, maps), _moved(right, maps))
+            return _arithmetic(op, _image(left, maps), _image(right, maps))
         case Function(name, arguments):
-            return _function(name, [_moved(one, maps) for one in arguments])
+            return _function(name, [_image(one, maps) for one in arguments])
     return None
 
 
@@ -86,7 +86,7 @@ def _arithmetic(
 
 
 def _at_scale(term: Affine | Fraction, scale: Fraction) -> Fraction | None:
-    """The shift of a term whose map has this scale; a constant stays what it is: ``c = scale*c + (1 - scale)*c``."""
+    """Return the shift of a term at this scale; a constant does not change: ``c = scale*c + (1 - scale)*c``."""
     if isinstance(term, Fraction):
         return (1 - scale) * term
     return term.b if term.a == scale else None

@@ -1,4 +1,4 @@
-"""Outputs that an operator makes of its input's attributes, and how they move when those are altered (semantics 8.1, 8.2)."""
+"""Outputs that an operator computes from its input's attributes, and their units when those are altered (semantics 8.1, 8.2)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pulse.stream.units.unit_map import Units
 
 @dataclass(frozen=True)
 class DerivedOutput:
-    """``name`` is made of ``inputs``; ``combine`` gives its map from theirs, or None where it has none.
+    """An output ``name`` computed from ``inputs``; ``combine`` returns its map from theirs, or None where there is none.
 
-    ``single`` says that the map of one alteration alone is enough: the output follows step by step.
+    With ``single`` the map of one alteration alone is enough: the output follows step by step.
     """
 
     name: str
@@ -26,15 +26,15 @@ class DerivedOutput:
 
 @dataclass
 class Derived:
-    """What is known of the units of an operator's outputs; accents go through in the order they come."""
+    """The units of an operator's outputs, updated accent by accent."""
 
     outputs: tuple[DerivedOutput, ...]
-    stays: bool = False  # whether, at what came last, an output could not follow
+    stays: bool = False  # whether an output could not follow the latest accents
     _inputs: Units = field(default_factory=Units)
     _units: Units = field(default_factory=Units)
 
     def push(self, controls: Iterable[Control]) -> list[Control]:
-        """The accents of the outputs, of those of the inputs that came at once: an output moves when all it is made of has."""
+        """Return the accents of the outputs for simultaneous accents of the inputs: an output moves when all its inputs have."""
         self.stays = False
         passed: list[Control] = []
         touched: dict[str, Description] = {}
@@ -65,7 +65,7 @@ class Derived:
 
     @property
     def units(self) -> tuple[Units, Units]:
-        """The units of the inputs and of the outputs."""
+        """Return the units of the inputs and of the outputs."""
         return self._inputs, self._units
 
     @units.setter
@@ -73,7 +73,7 @@ class Derived:
         self._inputs, self._units = known
 
     def _moved(self, output: DerivedOutput, where: Description, position: int) -> Iterator[Accent]:
-        """From the units that the output is in to those that its inputs are in, where there are such."""
+        """Yield the alterations from the output's units to those of its inputs, where they exist."""
         found: dict[Affine, Description] = {}
         for piece, maps in self._pieces(output.inputs, where):
             total = output.combine(maps)
@@ -93,7 +93,7 @@ class Derived:
     def _pieces(
         self, names: tuple[str, ...], where: Description
     ) -> Iterator[tuple[Description, dict[str, Affine]]]:
-        """A description cut so that in each piece every input has one map."""
+        """Cut a description so that every input has one map in each piece."""
         work: list[tuple[Description, dict[str, Affine]]] = [(where, {})]
         for name in names:
             work = [
@@ -105,7 +105,7 @@ class Derived:
 
 
 def _split(units: Units, name: str, where: Description) -> Iterator[tuple[Affine, Description]]:
-    """A description by the map that an attribute has."""
+    """Split a description by the map of an attribute."""
     for map, cell in units.cells.get(name, {}).items():
         part = where & cell
         if not part.is_empty:
@@ -116,7 +116,7 @@ def _split(units: Units, name: str, where: Description) -> Iterator[tuple[Affine
 
 
 def renamed(control: Control, names: Mapping[str, str]) -> Control:
-    """The same of attributes under other names, in its description and, of a key or the like, in its primitive."""
+    """Rename attributes in a control's description and primitive."""
     if not names:
         return control
     moved = replace(control, description=described(control.description, names))
@@ -126,7 +126,7 @@ def renamed(control: Control, names: Mapping[str, str]) -> Control:
 
 
 def described(description: Description, names: Mapping[str, str]) -> Description:
-    """The same of attributes under other names."""
+    """Rename attributes in a description."""
     return Description(
         tuple(
             tuple(sorted(((names.get(name, name), values) for name, values in box), key=lambda pair: pair[0]))

@@ -1,7 +1,7 @@
-"""The operators of a plan as accents meet them (semantics 8.2-8.5): each passes an accent, holds it, or ends the query.
+"""Propagate accents through the operators of a plan (semantics 8.2-8.5): each passes an accent, holds it, or ends the query.
 
-What an operator knows is the state of its signature's machine (:mod:`pulse.stream.propagation.receive`), and where its output is
-made of expressions, the units of these (:mod:`pulse.plan.accents.derived`).
+An operator's state is that of its signature (:mod:`pulse.stream.propagation.receive`) and, where its output is computed by
+expressions, their units (:mod:`pulse.plan.accents.derived`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from pulse.stream.units.unit_map import Units
 
 
 class Abort(Exception):
-    """An operator cannot go on: the query ends here."""
+    """An operator cannot continue: the query ends here."""
 
 
 class Known(NamedTuple):
-    """What an operator knows of accents; what its plan says is not in it. ``derived``: the units of what its outputs are made of,
-    and of these."""
+    """The accent state of an operator, without what its plan implies. ``derived``: the units of its derived outputs' inputs,
+    and of these outputs.
+    """
 
     sides: tuple[Side, ...]
     units: Units
@@ -38,7 +39,7 @@ class Known(NamedTuple):
 
 
 class Operator:
-    """A node of the plan and what it knows of accents."""
+    """A node of the plan with its accent state."""
 
     def __init__(
         self,
@@ -49,13 +50,11 @@ class Operator:
         stream: str = "",
         careful: bool = False,
     ) -> None:
-        self._careful = (
-            careful  # whether descriptions may speak of what has units: then nothing passes unseen
-        )
+        self._careful = careful  # descriptions may use attributes with units: every accent updates the state
         self.inputs, self.stream, self.label = inputs, stream, line(node)
         self._how: Handling = handling(node)
         self._derived = Derived(self._how.outputs) if self._how.outputs is not None else None
-        self.straight = True  # whether all that came passed as it is, whatever came before
+        self.straight = True  # whether every accent so far passed unchanged, regardless of earlier ones
         self._state: State | None = None
         self.domain = domain
         signature = self._how.signature
@@ -78,7 +77,7 @@ class Operator:
         )
 
     def push(self, stream: str, control: Control, verdicts: list[Verdict] | None) -> list[Control]:
-        """What comes out when an accent of a stream comes in."""
+        """Return the accents that come out when an accent of a stream comes in."""
         came = [[control]] if self.stream == stream and not self.inputs else []
         came = came or [one.push(stream, control, verdicts) for one in self.inputs]
         if not any(came):
@@ -102,7 +101,7 @@ class Operator:
         if self._state is None:
             return (control,)
         if self._passes_plainly(side, control):
-            if self._careful:  # what a later description speaks of is carried through it
+            if self._careful:  # later descriptions are translated through it
                 self._state, _ = receive(self._state, side, control)
             return (control,)
         if (
@@ -121,33 +120,37 @@ class Operator:
 
     @property
     def known(self) -> Known:
-        """What is known of the accents so far."""
+        """Return the accent state so far."""
         derived, state = None if self._derived is None else self._derived.units, self._state
         if state is None:
             return Known((), Units(), {}, NO_PROMISES, derived)
         return Known(state.sides, state.units, state.exists, state.domain, derived)
 
     def recall(self, known: Known) -> None:
-        """Go on from what was known; a ``ValueError`` where that is another operator's."""
+        """Restore a state; raise a ``ValueError`` if it belongs to another operator."""
         sides, units, exists, domain, derived = known
         own = 0 if self._state is None else len(self._state.sides)
         if len(sides) != own or (derived is None) != (self._derived is None):
-            raise ValueError(f"{self.label}: expected what is known of {own} inputs, got of {len(sides)}")
+            raise ValueError(f"{self.label}: expected the state of {own} inputs, got that of {len(sides)}")
         if self._state is not None:
             self._state = replace(self._state, sides=sides, units=units, exists=exists, domain=domain)
         if self._derived is not None and derived is not None:
             self._derived.units = derived
 
     def _passes_plainly(self, side: int, control: Control) -> bool:
-        """Whether alter data passes as it is, whatever came before: after scans, descriptions never speak of what has units."""
+        """Check whether alter data passes unchanged, regardless of earlier accents: after scans, descriptions use no attributes
+        with units.
+        """
         assert self._state is not None
         signature = self._state.signature
         if not is_alteration(control):
             return False
-        name, said = control.attribute, control.description.attributes
-        if self._careful and said & self._state.sides[side].units.cells.keys():
+        name, named = control.attribute, control.description.attributes
+        if self._careful and named & self._state.sides[side].units.cells.keys():
             return False
-        lost = signature.accumulator.among(said) or (signature.window and signature.window.attribute in said)
+        lost = signature.accumulator.among(named) or (
+            signature.window and signature.window.attribute in named
+        )
         special = name in signature.merge or name in signature.ignored or name in signature.absorbed
         return not lost and not special and name not in self._state.sides[side].paths
 
@@ -155,24 +158,24 @@ class Operator:
 def operator_of(
     node: Node, domains: Mapping[str, Domain], mode: Mode, careful: frozenset[str] = frozenset()
 ) -> Operator:
-    """The operators of a plan, from its top; of ``careful`` streams nothing passes unseen."""
+    """Build the operators of a plan from its top; every accent of ``careful`` streams updates their state."""
     inputs = [operator_of(one, domains, mode, careful) for one in node.inputs]
     stream = str(getattr(node, "stream", ""))
     return Operator(node, inputs, domains.get(stream, NO_PROMISES), mode, stream, stream in careful)
 
 
 def every_operator(root: Operator) -> Iterator[Operator]:
-    """An operator and all below it, from the top."""
+    """Yield an operator and all below it, from the top."""
     yield root
     for one in root.inputs:
         yield from every_operator(one)
 
 
 class Operators:
-    """A plan's operators while accents come one after the other, in the order of their instants.
+    """A plan's operators while accents arrive in the order of their instants.
 
-    ``state`` is what they know, and picklable; operators made with it go on where others were. Descriptions of ``careful``
-    streams may speak of what has units: nothing of them passes unseen.
+    ``state`` is picklable; operators built with it continue where others stopped. Descriptions of ``careful`` streams may use
+    attributes with units: every accent of them updates the state.
     """
 
     def __init__(
@@ -186,17 +189,17 @@ class Operators:
     ) -> None:
         self._root = operator_of(plan, domains or {}, mode, careful)
         if state is not None:
-            # What operators of another plan knew is an error: there are more of them, or fewer.
+            # The state of another plan is an error: the number of operators differs.
             for one, known in zip(every_operator(self._root), state, strict=True):
                 one.recall(known)
 
     @property
     def state(self) -> tuple[Known, ...]:
-        """What the operators know, from the top."""
+        """Return the state of the operators, from the top."""
         return tuple(one.known for one in every_operator(self._root))
 
     def push(self, stream: str, control: Control) -> tuple[tuple[Control, ...], str]:
-        """What comes out when a control of a stream comes in, and why the query ends there, if it does."""
+        """Return the controls that come out when one of a stream comes in, and why the query ends there, if it does."""
         try:
             return tuple(self._root.push(stream, control, None)), ""
         except Abort as e:

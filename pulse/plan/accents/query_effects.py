@@ -1,4 +1,5 @@
-"""What accents do to a query: its operators' signatures run over the accents of its streams, before any data (semantics 8.2-8.5).
+"""Compute the effects of accents on a query: run its operators' signatures over its streams' accents, before any data
+(8.2-8.5).
 
 ::
 
@@ -6,9 +7,9 @@
                                                      │
                                                      └── passes, holds (and undoes meanwhile), or aborts
 
-The query itself is evaluated once, in the units of its streams' starts. The answer is then restated by the accents that come
-out: each value is in the units in force at its instant. What an operator holds is undone in that it is not restated. An accent
-that the query cannot survive ends it at its instant: what comes before stays.
+The query itself is evaluated once, in the units of its streams' starts. The answer is then converted by the accents that come
+out: each value is in the units in force at its instant. Accents that an operator holds are not applied to the answer. An accent
+that the query cannot survive ends it at its instant: earlier results stay.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Accented:
 
     time: str
     passed: tuple[Accent, ...] = ()
-    # Alter data that passes straight through, by attribute; instead of the above.
+    # Alter data that passes straight through, by attribute; replaces ``passed``.
     altered: tuple[tuple[str, Alteration], ...] = ()
     aborted_at: int | None = None
     reason: str = ""
@@ -43,11 +44,11 @@ class Accented:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the answer stays as it is."""
+        """Check whether the answer stays unchanged."""
         return not self.passed and not self.altered and self.aborted_at is None
 
     def steps(self) -> dict[str, Steps]:
-        """How the answer is restated, by attribute."""
+        """Return the unit maps of the answer, by attribute."""
         found: dict[str, list[Alteration]] = {}
         for name, alteration in self.altered:
             found.setdefault(name, []).append(alteration)
@@ -59,7 +60,7 @@ class Accented:
         return {name: Steps.of(own, time=self.time) for name, own in found.items()}
 
     def ends(self) -> dict[str, Steps]:
-        """Where attributes of the answer end, and begin again: the scale is above 1 where they are not."""
+        """Return where attributes of the answer end, and begin again: the scale is above 1 where they are absent."""
         found: dict[str, list[Alteration]] = {}
         for one in self.passed:
             if not isinstance(one.primitive, AlterData):
@@ -68,7 +69,7 @@ class Accented:
         return {name: Steps.of(own, time=self.time) for name, own in found.items()}
 
     def lines(self) -> list[str]:
-        """What becomes of every accent, for people."""
+        """Return the trace of every accent as text."""
         return [text for fate in self.fates for text in fate.lines()]
 
 
@@ -81,10 +82,10 @@ def accented(
     mode: Mode = "accumulate",
     told: bool = False,
 ) -> Accented:
-    """What becomes of the accents of a plan's streams (before rewriting), by the names that its scans give them.
+    """Propagate the accents of a plan's streams (before rewriting), by the names that its scans give them.
 
     ``domains`` promise the values of key columns, by their own names: an operator that loses a key waits until all are covered.
-    With ``told`` every operator's verdict is kept, in words.
+    With ``told`` every operator's verdict is recorded as text.
     """
     chosen = {name: (policies or {}).get(name, Policy()) for name in logs}
     controls = _in_order(logs, chosen)
@@ -117,6 +118,6 @@ def accented(
 
 
 def _in_order(logs: Mapping[str, AccentLog], policies: Mapping[str, Policy]) -> list[tuple[str, Control]]:
-    """The accents of all streams by instant, without those that are ignored."""
+    """Return the accents of all streams by instant, without ignored ones."""
     every = [(name, one) for name, log in logs.items() for one in log.evolving(policies[name]).controls]
     return sorted(every, key=lambda pair: pair[1].position)

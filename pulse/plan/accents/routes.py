@@ -1,6 +1,6 @@
-"""Alter data that passes a plan straight: as it is, whatever came before and whatever values its description names.
+"""Route alter data that passes a plan unchanged, regardless of earlier accents and of the values its description names.
 
-Then one of a kind is sent through the plan's operators, and all others of its kind take the same route.
+One accent of each kind is sent through the plan's operators; all others of its kind take the same route.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pulse.stream.units.affine import Affine
 from pulse.stream.units.step_maps import Alteration
 
 Route = tuple[tuple[str, Affine, Mapping[str, str]], ...]
-"""What an alteration becomes: attributes of the answer, their maps, and by what names its description speaks of rows there."""
+"""The result of an alteration: attributes of the answer, their maps, and the names of its description's attributes there."""
 
 
 def straight(
     plan: Node, controls: Iterable[tuple[str, Control]], policies: Mapping[str, Policy], mode: Mode
 ) -> tuple[tuple[str, Alteration], ...] | None:
-    """All alterations of the answer by controls of streams, if every one of these passes straight; None if any does not.
+    """Return all alterations of the answer, if every control passes straight; None if any does not.
 
-    A kind is an attribute, a map and what is compared. An output that followed every alteration so far follows the next one by
-    its own map: maps of an expression compose as those of its inputs.
+    A kind is an attribute, a map and the compared attributes. An output that followed every alteration so far follows the next
+    one by its own map: maps of an expression compose as those of its inputs.
     """
     routes: dict[tuple[str, str, Affine, frozenset[str]], Route | None] = {}
     found: list[tuple[str, Alteration]] = []
@@ -37,22 +37,32 @@ def straight(
             return None
         if policies[name].choice(control) == "exception":
             return None
-        said = control.description
-        key = name, control.attribute, control.primitive.alpha, said.attributes
+        described_rows = control.description
+        key = name, control.attribute, control.primitive.alpha, described_rows.attributes
         if key not in routes:
             routes[key] = route(plan, *key, mode)
         way = routes[key]
         if way is None:
             return None
-        found += [(out, Alteration(control.position, described(said, names), map)) for out, map, names in way]
+        found += [
+            (out, Alteration(control.position, described(described_rows, names), map))
+            for out, map, names in way
+        ]
     return tuple(found)
 
 
 def route(
-    plan: Node, stream: str, attribute: str, alpha: Affine, said: frozenset[str], mode: Mode = "accumulate"
+    plan: Node,
+    stream: str,
+    attribute: str,
+    alpha: Affine,
+    compared: frozenset[str],
+    mode: Mode = "accumulate",
 ) -> Route | None:
-    """What alter data of one kind becomes, if it passes the plan as it is whatever came before; ``said``: what it compares."""
-    marks = {name: ValueSet.of(i) for i, name in enumerate(sorted(said))}
+    """Return the result of one kind of alter data, if it passes the plan regardless of earlier accents; ``compared`` are the
+    attributes it compares.
+    """
+    marks = {name: ValueSet.of(i) for i, name in enumerate(sorted(compared))}
     probe = Accent.of(Description.where(**marks), AlterData(attribute, alpha))
     root = operator_of(plan, {}, mode)
     try:

@@ -1,19 +1,18 @@
 """The signature (F, M, A) of every node of a plan, and how its outputs follow its inputs (semantics 8.2, 8.4).
 
-==========  ==========================  ==========  ===============================  =====================================
-node        foundation                  merge       accumulators                     outputs
-==========  ==========================  ==========  ===============================  =====================================
-Scan        keys and time               —           what is modelled, or not in it   as they are; MODEL: its expressions
-Filter      what its predicate compares  —          —                                as they are
-Project     —                           —           unmodelled ones left out         expressions:
-:mod:`pulse.plan.accents.affine_image` Join        keys and condition          —           —                                as
-they are Union       —                           all         —                                as they are
-Intersect   —                           all         —                                as they are
-Across      ``by`` and time             —           all other keys                   sum: only what scales
-Window      keys and time               —           unmodelled ones                  sum: the shift times the size
-==========  ==========================  ==========  ===============================  =====================================
+==========  ===========================  ==========  ===============================  ==================================== node
+foundation                   merge       accumulators                     outputs ==========  ===========================
+==========  ===============================  ==================================== Scan        keys and time                —
+modelled, or not in it           unchanged; MODEL: its expressions Filter      columns of its predicate     —           —
+unchanged Project     —                            —           omitted unmodelled ones          expressions (``affine_image``)
+Join        keys and condition           —           —                                unchanged Union       —
+all         —                                unchanged Intersect   —                            all         —
+unchanged Across      ``by`` and time              —           all other keys                   sum: only if maps only scale
+Window      keys and time                —           unmodelled ones                  sum: the shift times the size ==========
+===========================  ==========  ===============================  ====================================
 
-A window is told by its closing time ``t``: a description on the time moves to the closing times whose window lies in it (8.4).
+A window is identified by its closing time ``t``: a description on the time moves to the closing times whose window lies in it
+(8.4).
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True)
 class SlidingHandling(Tumbling):
-    """Windows ``[t - size, t)`` that are told by their closing time ``t``: here both times have one name."""
+    """Windows ``[t - size, t)`` identified by their closing time ``t``: here both times have one name."""
 
     def touched(self, times: ValueSet) -> ValueSet:
-        """The closing times whose window reaches into a set of times."""
+        """Return the closing times whose window intersects a set of times."""
         found = UNDEFINED if times.null else NOTHING
         for low, high in times.intervals():
             first: Cut | None = None if low is None else (low[0], 1)
@@ -61,7 +60,7 @@ class SlidingHandling(Tumbling):
         return found
 
     def times(self, wids: ValueSet) -> ValueSet:
-        """What the windows of a set of closing times cover."""
+        """Return the times that the windows of a set of closing times cover."""
         found = UNDEFINED if wids.null else NOTHING
         for low, high in wids.intervals():
             first: Cut | None = None if low is None else (low[0] - self.size, low[1])
@@ -70,7 +69,7 @@ class SlidingHandling(Tumbling):
 
 
 def _between(low: Cut | None, high: Cut | None) -> ValueSet:
-    """The numbers from cut to cut."""
+    """Return the numbers from cut to cut."""
     above = ValueSet("", True, False) if low is None else ValueSet.compare(">" if low[1] else ">=", low[0])
     below = ValueSet("", True, False) if high is None else ValueSet.compare("<=" if high[1] else "<", high[0])
     return above.intersection(below)
@@ -78,19 +77,19 @@ def _between(low: Cut | None, high: Cut | None) -> ValueSet:
 
 @dataclass(frozen=True)
 class Handling:
-    """How a node meets accents: by a signature (none: all pass), by its outputs (None: attributes stay what they are), by names.
+    """How a node handles accents: by a signature (none: all pass), by its outputs (None: attributes stay unchanged), by names.
 
-    ``held`` says why an output that does not follow stays.
+    ``held`` explains why an output that does not follow keeps its units.
     """
 
     signature: Signature | None = None
     outputs: tuple[DerivedOutput, ...] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
-    held: str = "its output stays in the units it has"
+    held: str = "its output keeps its units"
 
 
 def handling(node: Node) -> Handling:
-    """How a node meets accents."""
+    """Return how a node handles accents."""
     match node:
         case Scan():
             return _scan(node)
@@ -164,7 +163,7 @@ def _project(node: Project) -> Handling:
     lost = Names.all_but(*kept)
     signature = Signature("project", accumulator=lost, ignored=Names.all_but(*kept, *used))
     outputs = tuple(_expression(name, e, before) for name, e in made)
-    held = "its output would need several scales at once, and stays in the units it has"
+    held = "its output would need several scales at once, and keeps its units"
     unmodelled = tuple(
         DerivedOutput(name, (name,), lambda _: IDENTITY, True)
         for name in before.unmodelled_names
@@ -183,7 +182,7 @@ def _expression(name: str, expression: Expression, before: Columns) -> DerivedOu
 def _join(node: Join) -> Handling:
     needed = columns_of(node.condition) | {name for pair in node.equal for name in pair}
     signature = Signature("join", foundation=Names.of(*needed), sides=2, exclusive=True)
-    # What a join made equal is said by the left name, so that what came on both sides is said alike.
+    # Columns that a join made equal use the left name, so that accents of both sides match.
     return Handling(signature, None, {right: left for left, right in node.equal})
 
 
@@ -197,7 +196,7 @@ def _aggregate(node: Across | Window, by: tuple[str, ...], window: SlidingHandli
         ignored=Names.all_but(*kept, node.argument),
         window=window,
     )
-    held = "a sum moves through the count of what is in it, which the answer does not hold; it stays in the units it has"
+    held = "the shift of a sum depends on the count of its values, which the answer lacks; it keeps its units"
     return Handling(signature, (_aggregated(node, before.points),), {}, held)
 
 

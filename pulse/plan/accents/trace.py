@@ -1,4 +1,4 @@
-"""What becomes of an accent on its way through a query, in words for people (semantics 8.2-8.5)."""
+"""Trace an accent through a query, as text for people (semantics 8.2-8.5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulse.stream.propagation.signature import Signature
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one operator does with an accent."""
+    """The reaction of one operator to an accent."""
 
     operator: str
     does: str
@@ -24,7 +24,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class AccentTrace:
-    """What becomes of one accent of a stream, operator by operator; ``aborts`` says why the query ends, if it does."""
+    """The path of one accent of a stream, operator by operator; ``aborts`` states why the query ends, if it does."""
 
     stream: str
     accent: Control
@@ -34,16 +34,20 @@ class AccentTrace:
 
     @property
     def outcome(self) -> str:
-        """In a word. An accent that is neither passed nor held changes nothing: of an attribute that the answer does not have."""
+        """Return the outcome in a word. An accent neither passed nor held changes nothing: the answer lacks its attribute."""
         if self.aborts or self.passed:
             return "aborts" if self.aborts else "passes"
-        said = [one.does.partition(" ")[0] for one in self.verdicts]
+        verbs = [one.does.partition(" ")[0] for one in self.verdicts]
         return (
-            "is held" if "holds" in said or not said else "is left out" if "leaves" in said else "is absorbed"
+            "is held"
+            if "holds" in verbs or not verbs
+            else "is left out"
+            if "leaves" in verbs
+            else "is absorbed"
         )
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the trace as lines of text."""
         yield f"{self.stream} at {format_instant(self.accent.position)}: {self.accent} {self.outcome}"
         yield from (f"  {one}" for one in self.verdicts)
         if self.passed:
@@ -51,7 +55,7 @@ class AccentTrace:
 
 
 def verdict_words(how: Handling, came: list[Control], out: list[Control], stays: bool) -> str:
-    """A verdict in words."""
+    """Describe a verdict."""
     if out:
         same = [str(one) for one in came] == [str(one) for one in out]
         return "passes it" if same else f"passes {', '.join(map(str, out))}"
@@ -69,27 +73,27 @@ def verdict_words(how: Handling, came: list[Control], out: list[Control], stays:
     ):
         return "absorbs it: its output is the same in both units"
     if all(is_alteration(one) for one in came):
-        return "holds it, and undoes it meanwhile: its output cannot say yet for which rows"
+        return "holds it, and undoes it meanwhile: its output cannot describe the rows yet"
     if all(isinstance(one, Accent) and isinstance(one.primitive, DropAttribute) for one in came):
-        return "holds it: other rows behind its output have it still"
+        return "holds it: other rows of its output still have it"
     return "absorbs it"
 
 
 def _at_scan(signature: Signature, came: list[Control], names: set[str]) -> str:
-    """What a scan does with an accent that it does not pass."""
+    """Describe what a scan does with an accent that it does not pass."""
     if any(isinstance(one, Accent) and isinstance(one.primitive, AddAttribute) for one in came):
-        return "absorbs it: what is modelled begins with it"
+        return "absorbs it: the model begins with it"
     if all(name in signature.absorbed for name in names):
         return "holds it for good: the fit undid it, and the answer has it in the units of the start"
     lost = sorted({name for one in came for name in signature.accumulator.among(one.description.attributes)})
     if lost:
         return (
-            f"holds it: the fit undid it, and a model cannot tell by {', '.join(lost)} for which rows; the answer stays in the "
-            "units it has until all rows are covered"
+            f"holds it: the fit undid it, and a model cannot select its rows by {', '.join(lost)}; the answer stays in the "
+            "same units until all rows are covered"
         )
     return "absorbs it"
 
 
 def ended(control: Control, why: str) -> str:
-    """The reason of a query that ends at a control."""
-    return f"query: ends at {format_instant(control.position)}: {why}; what it gave for earlier times stays"
+    """Return the reason of a query that ends at a control."""
+    return f"query: ends at {format_instant(control.position)}: {why}; every result for earlier times stays"

@@ -1,1 +1,1 @@
-"""The rules that rewrite plans: one a file, one function each, from a plan to a plan with the same columns and answer."""
+"""Rewrite rules of plans: one function a file, from a plan to one with the same columns and answer."""

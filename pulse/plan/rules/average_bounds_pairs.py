@@ -1,4 +1,4 @@
-"""Say which pairs of a join can matter: those that a predicate above it wants near each other."""
+"""Limit the pairs of a join that can matter: those that a predicate above it requires near each other."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pulse.plan.rewriting import below_project
 
 
 def average_bounds_pairs(plan: Node) -> Node:
-    """A bound on the distance of a pair, at the instant or on average over a window, becomes its join's ``near``.
+    """Turn a bound on the distance of a pair, at the instant or on average over a window, into its join's ``near``.
 
-    An average over a window is at least the smallest value in it. So a pair with ``avg(distance) < k`` was within ``k``
-    of each other some time in the window, and a pair join may leave out all others. The predicate stays where it is.
-    ``reach`` is a distance of the models: who also looks for possible answers adds the errors of the positions.
+    An average over a window is at least the smallest value in it. So a pair with ``avg(distance) < k`` was within ``k`` of each
+    other some time in the window, and a pair join may omit all others. The predicate stays where it is. ``reach`` is a distance
+    of the models: the search for possible answers adds the errors of the positions.
 
     Only joins without equal keys, where all four coordinates are modelled columns, one point of each side.
 
@@ -50,7 +50,7 @@ def _with_near(node: Node) -> Node:
 
 
 def _bounds(predicate: Expression) -> Iterator[tuple[Expression, Expression]]:
-    """What must stay below a constant, and that constant."""
+    """Yield expressions that must stay below a constant, with the constant."""
     for one in conjuncts(predicate):
         match one:
             case Comparison("<" | "<=", small, Constant() | Parameter() as bound):
@@ -58,7 +58,7 @@ def _bounds(predicate: Expression) -> Iterator[tuple[Expression, Expression]]:
 
 
 def _bounded(node: Node, small: Expression, bound: Expression, window: Duration) -> Node:
-    """The subtree with ``near`` set where ``small < bound`` follows for a distance of pairs; else as it is.
+    """Set ``near`` in the subtree where ``small < bound`` follows for a distance of pairs; else return it unchanged.
 
     ``small`` is an expression over the node's columns. ``window`` is that of an average already passed.
     """
@@ -85,7 +85,7 @@ def _near(node: Join, small: Expression, bound: Expression, window: Duration) ->
 
 
 def _tighter(window: Duration, old_window: Duration, reach: Expression, old_reach: Expression) -> bool:
-    """Whether another bound prunes more: at the instant more than over a window, then the smaller reach."""
+    """Check whether another bound prunes more: one at the instant more than one over a window, then the smaller reach."""
     if (window == 0) != (old_window == 0):
         return window == 0
     return (

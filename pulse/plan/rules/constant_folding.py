@@ -1,4 +1,4 @@
-"""Compute what is constant: ``5 > x`` and ``2 * 3 = 6`` become ``x < 5`` and true."""
+"""Fold constants: ``5 > x`` and ``2 * 3 = 6`` become ``x < 5`` and true."""
 
 from __future__ import annotations
 
@@ -57,11 +57,12 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
 
 
 def constant_folding(plan: Node) -> Node:
-    """Compute constant parts of all expressions, drop neutral ones (``x + 0``, ``x * 1``, ``x ^ 1``), bring constants
-    to the right of comparisons, and ``not`` down to the comparisons (where certainty allows it: semantics 3.9 is
-    symmetric under negation).
+    """Fold constant parts of all expressions and normalise them.
 
-    What has no finite value (``1 / 0``) stays, for the operator to complain about with the place named.
+    Neutral operands (``x + 0``, ``x * 1``, ``x ^ 1``) are dropped, constants move to the right of comparisons, and ``not`` down
+    to the comparisons (certainty allows it: semantics 3.9 is symmetric under negation).
+
+    Expressions without a finite value (``1 / 0``) stay, for the operator to report with their place.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column
@@ -76,7 +77,7 @@ def constant_folding(plan: Node) -> Node:
 
 
 def fold(expression: Expression) -> Expression:
-    """An expression, its constant parts computed.
+    """Fold the constant parts of an expression.
 
     >>> str(fold(Not(Comparison("<", Constant(1), Parameter("x")))))
     ':x <= 1'
@@ -119,7 +120,7 @@ def _is(e: Expression, value: float) -> bool:
 
 
 def is_truth(e: Expression, value: bool) -> bool:
-    """Whether an expression is the constant true, or false. (Constants compare as Python's: 1 equals True.)"""
+    """Check whether an expression is the constant true, or false. (Constants compare as Python's: 1 equals True.)"""
     return isinstance(e, Constant) and e.value is value
 
 
@@ -182,7 +183,7 @@ def _negated(e: Expression) -> Expression:
 def _joined(
     kind: type[And] | type[Or], operands: Iterable[Expression], *, neutral: Constant, decisive: Constant
 ) -> Expression:
-    """Flat, each operand once, without neutral ones; the decisive one alone if it is there."""
+    """Flatten and deduplicate operands, without neutral ones; return the decisive one alone if present."""
     kept: dict[Expression, None] = {}
     for operand in operands:
         for one in operand.operands if isinstance(operand, kind) else (operand,):

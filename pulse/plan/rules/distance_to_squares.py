@@ -1,4 +1,4 @@
-"""Compare the squares of distances with constants, which are polynomials, instead of the distances, which are not."""
+"""Compare squares of distances, which are polynomials, with constants instead of the distances, which are not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pulse.plan.rewriting import change_predicates
 
 
 def distance_to_squares(plan: Node) -> Node:
-    """``distance(…) R k`` in a predicate becomes ``distance2(…) R k*k``; for ``k < 0`` it is decided.
+    """Rewrite ``distance(…) R k`` in a predicate to ``distance2(…) R k*k``; for ``k < 0`` to a constant.
 
-    Exact (semantics 3.3): of floats, ``sqrt(k*k)`` is ``k`` again, so whoever solves the squares can recover ``k`` and
-    with it the margins of certainty ``(k ± e)²``. Where ``k*k`` leaves the floats the distance stays. A parameter has no
-    sign yet: the rule is for bound plans.
+    Exact (semantics 3.3): in floats, ``sqrt(k*k)`` is ``k`` again, so the solver can recover ``k`` and with it the margins of
+    certainty ``(k ± e)²``. Where ``k*k`` overflows or underflows the distance stays. A parameter has no sign yet: the rule is
+    for bound plans.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column
@@ -45,6 +45,6 @@ def _compared(relation: str, distance: Function, k: Constant, e: Expression) -> 
     if k.value < 0:
         return TRUE if relation in (">", ">=", "!=") else FALSE
     square = k.value * k.value
-    if math.sqrt(square) != k.value:  # beyond the floats on either end
+    if math.sqrt(square) != k.value:  # overflow or underflow
         return e
     return Comparison(relation, Function("distance2", distance.arguments, distance.plane), Constant(square))

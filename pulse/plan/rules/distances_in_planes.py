@@ -1,4 +1,4 @@
-"""Distances between projected positions know how far the projection may be off (:class:`pulse.core.plane.Plane`)."""
+"""Attach to distances between projected positions the distortion of the projection (:class:`pulse.core.plane.Plane`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pulse.plan.rewriting import change_outputs, change_predicates
 
 
 def distances_in_planes(plan: Node) -> Node:
-    """Every distance in the plane of the streams read; of several planes in one that is no better than any of them.
+    """Attach the plane of the streams read to every distance; of several planes, one that is no better than any of them.
 
-    Pairs are looked for as much farther apart as the plane may stretch them. Where no stream has a plane nothing changes.
+    The reach of pairs is extended by the stretch of the plane. Where no stream has a plane nothing changes.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant
@@ -52,4 +52,5 @@ def _of_all(planes: list[Plane]) -> Plane | None:
         min(one.east for one in planes),
         max(one.south for one in planes),
         min(one.north for one in planes),
+        max(one.bend for one in planes),
     )

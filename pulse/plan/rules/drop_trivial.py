@@ -1,4 +1,4 @@
-"""Take away nodes that change nothing."""
+"""Remove nodes that change nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pulse.plan.rules.constant_folding import is_truth
 
 
 def drop_trivial(plan: Node) -> Node:
-    """A filter that is always true and a projection that gives what it takes are left out.
+    """Remove filters that are always true and projections that change nothing.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import TRUE

@@ -1,15 +1,15 @@
 """Evaluate an intersection as the join of its inputs with all columns equal.
 
-An intersection is composed of what is there already; its five behaviours are:
+An intersection is composed of existing operators; its five behaviours are:
 
 1 Transforms: times at which both inputs have a row of the same key with the same values. Differences of models are solved for
-  zero (semantics 3.2): models that are the same hold on their common range, models that cross at an instant, which is a point.
-2 Bounds: a row has those of the first input. It is ``certain`` where both certify that they are the same, that is where their
-  errors are 0; ``likely`` where the models are; ``possible`` where their tubes overlap (semantics 3.9).
-3 Inverts: through the join to the first input, and by inference to what is compared in the second (semantics 4.3).
-4 Revises: as a join with a condition does; a revised row of either input brings a result or takes it away.
-5 Accents: its own signature, that of a union: everything is merged (semantics 8.2, paper §6.2). So accents are followed in the
-  plan before this rule.
+  zero (semantics 3.2): identical models hold on their common range, models that cross hold at an instant, a point.
+2 Bounds: a row has those of the first input. It is ``certain`` where both certify equality, that is where their
+  errors are 0; ``likely`` where the models are equal; ``possible`` where their tubes overlap (semantics 3.9).
+3 Inverts: through the join to the first input, and by inference to the compared attributes of the second (semantics 4.3).
+4 Revises: like a join with a condition; a revised row of either input adds or retracts a result.
+5 Accents: its own signature, that of a union: everything is merged (semantics 8.2, paper §6.2). So accents are propagated in
+  the plan before this rule.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pulse.plan.nodes import Intersect, Join, Node, Project, transform
 
 
 def intersect_as_join(plan: Node) -> Node:
-    """Every intersection as a join and a projection.
+    """Rewrite every intersection as a join and a projection.
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns

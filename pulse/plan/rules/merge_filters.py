@@ -1,4 +1,4 @@
-"""One filter where there were two."""
+"""Merge consecutive filters into one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pulse.plan.nodes import Filter, Node, transform
 
 
 def merge_filters(plan: Node) -> Node:
-    """A filter on a filter becomes one with both predicates, the inner one's first.
+    """Merge a filter on a filter into one with both predicates, the inner one's first.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant

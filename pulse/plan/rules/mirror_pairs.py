@@ -1,4 +1,4 @@
-"""Solve a pair of one stream's keys one way round, and give it both ways."""
+"""Solve pairs of one stream's keys one way round, and mirror the results."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pulse.plan.symmetry import Names, called, equal_as, normal, same_but_for_na
 
 
 def mirror_pairs(plan: Node) -> Node:
-    """A join of a stream with itself on unlike keys, the same under exchange of its sides, is solved for ``R.id < S.id``.
+    """Solve a join of a stream with itself on unlike keys for ``R.id < S.id`` only, if it is symmetric in its sides.
 
-    A :class:`~pulse.plan.nodes.Mirror` gives the other half, above all that treats both sides alike: filters that the
-    exchange leaves as they are, windows over what it leaves as it is, projections whose outputs it maps onto each other.
-    Anything else (an aggregate across keys, another join) is above the mirror.
+    A :class:`~pulse.plan.nodes.Mirror` adds the other half, above all nodes that treat both sides alike: filters that the
+    exchange leaves unchanged, windows over unchanged columns, projections whose outputs it maps onto each other. Anything else
+    (an aggregate across keys, another join) is above the mirror.
 
-    Both inputs must be equal but for the alias, the key of one column, and what ``near`` names the same on either side. For
-    plans to which the other rules have been applied; not for those evaluated on changed keys only, where a pair's smaller
-    key may be on either side.
+    Both inputs must be equal except for the alias, the key of one column, and what ``near`` names the same on either side. For
+    plans to which the other rules have been applied; not for those evaluated on changed keys only, where a pair's smaller key
+    may be on either side.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.plan.nodes import Scan
@@ -82,7 +82,7 @@ def _unlike(predicate: Expression, key: str, other: str) -> bool:
 
 
 def _ordered(type_: pa.DataType) -> bool:
-    """Whether of two different values one is the smaller: not so where there are values that are not numbers."""
+    """Check whether of two different values one is smaller: not for types with values that are not numbers."""
     return bool(
         pa.types.is_integer(type_)
         or pa.types.is_string(type_)
@@ -91,11 +91,11 @@ def _ordered(type_: pa.DataType) -> bool:
     )
 
 
-# -- what is above it ---------------------------------------------------------------------------------------------
+# -- above the join ---------------------------------------------------------------------------------------------
 
 
 def _above(node: Node, exchanged: Names) -> tuple[tuple[str, str], ...] | None:
-    """The swaps of a mirror above a node, in place of one that exchanges columns of its input; None if it cannot be."""
+    """Return the swaps of a mirror above a node, in place of one that exchanges columns of its input; None if impossible."""
     columns = node.columns
     if isinstance(node, Filter):
         return _pairs(exchanged, columns.names) if _symmetric(node.predicate, exchanged) else None
@@ -107,9 +107,9 @@ def _above(node: Node, exchanged: Names) -> tuple[tuple[str, str], ...] | None:
 
 
 def _outputs(node: Node, exchanged: Names) -> Names | None:
-    """Which output of a projection becomes which; None if one would become something that is no output.
+    """Map each output of a projection to its mirror image; None if an image is no output.
 
-    Outputs that are the same are exchanged in their order with those that are what they become.
+    Equal outputs are paired in order with their equal images.
     """
     if not isinstance(node, Project):
         return None
@@ -127,7 +127,7 @@ def _outputs(node: Node, exchanged: Names) -> Names | None:
 
 
 def _pairs(exchanged: Names, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Each swap once, in the order of the columns."""
+    """Return each swap once, in the order of the columns."""
     places = {name: i for i, name in enumerate(names)}
     return tuple(
         (name, exchanged[name])

@@ -1,4 +1,4 @@
-"""Read only the attributes that are asked for."""
+"""Read only the attributes that are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pulse.plan.nodes import Across, Exchange, Filter, Join, Mirror, Node, Proje
 
 
 def prune_columns(plan: Node) -> Node:
-    """Scans read what is used above them, projections within the plan compute what is; the plan gives what it gave.
+    """Restrict scans and inner projections to the columns used above them; the plan's own columns stay.
 
     The right sides of MODEL clauses count as use. Members of a union, which must have the same columns, keep all of theirs.
 
@@ -24,7 +24,7 @@ def prune_columns(plan: Node) -> Node:
 
 
 def _pruned(node: Node, needed: set[str]) -> Node:
-    """The node, giving at least what is needed and its keys."""
+    """Return the node with at least the needed columns and its keys."""
     match node:
         case Scan():
             return _scan(node, needed)

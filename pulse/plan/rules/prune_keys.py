@@ -1,4 +1,4 @@
-"""Read only the keys that are asked for."""
+"""Read only the keys that are needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pulse.plan.nodes import Filter, Node, Scan, transform
 
 
 def prune_keys(plan: Node) -> Node:
-    """Conjuncts directly above a scan that compare its keys with constants become the scan's own.
+    """Move conjuncts directly above a scan that compare its keys with constants into the scan.
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
@@ -40,8 +40,8 @@ def _absorbed(node: Node) -> Node:
     taken = [p for p in own if _of_keys(p, keys)]
     kept = [p for p in own if not _of_keys(p, keys)]
     if taken:
-        together = dict.fromkeys((*conjuncts(scan.keys), *taken))
-        scan = replace(scan, keys=all_of(together))
+        merged = dict.fromkeys((*conjuncts(scan.keys), *taken))
+        scan = replace(scan, keys=all_of(merged))
     return Filter(scan, all_of(kept)) if kept else scan
 
 

@@ -1,4 +1,4 @@
-"""Read only the times that are asked for."""
+"""Read only the times that are needed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pulse.core.expression import Column, Comparison, Expression, Instant, all_o
 from pulse.plan.nodes import Duration, Filter, Node, Scan, Window
 
 SLACK = 1_000_000
-"""A second more than a window's size is read, so that no rounding of the cut can make its first result reach before it."""
+"""An extra second beyond a window's size, so that rounding cannot make its first result reach before the cut."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """``[start, end)`` in microseconds; None: no end on that side."""
+    """A range ``[start, end)`` in microseconds; None: unbounded."""
 
     start: int | None = None
     end: int | None = None
 
     def within(self, predicates: Iterable[Expression], time: str) -> Times:
-        """Narrowed to what the conjuncts on the time leave. ``<= b`` and ``= b`` end one microsecond after b."""
+        """Narrow the range to the conjuncts on the time. ``<= b`` and ``= b`` end one microsecond after b."""
         start, end = self.start, self.end
         for predicate in predicates:
             match predicate:
@@ -33,16 +33,16 @@ class Times:
         return Times(start, end)
 
     def before(self, size: Duration) -> Times:
-        """What windows that close in this range look back on. A size that is not known yet may be any."""
+        """Return the range that windows closing in this range look back on; unbounded for a size that is not known yet."""
         known = self.start is not None and isinstance(size, int)
         return Times(self.start - size - SLACK if known else None, self.end)  # type: ignore[operator]
 
 
 def prune_time(plan: Node) -> Node:
-    """Comparisons of the time with instants become the range that scans read, earlier by the windows in between.
+    """Turn comparisons of the time with instants into the range that scans read, earlier by the windows in between.
 
-    A conjunct directly above a scan that the range ``[start, end)`` says exactly (``>=`` and ``<``) is dropped; others stay:
-    above a window they speak of its closing times.
+    A conjunct directly above a scan that the range ``[start, end)`` expresses exactly (``>=`` and ``<``) is dropped; others
+    stay: above a window they refer to its closing times.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.plan.show import show

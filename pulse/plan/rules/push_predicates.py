@@ -1,4 +1,4 @@
-"""Bring predicates down to where they first can be asked."""
+"""Push predicates down to where they can first be evaluated."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pulse.plan.rewriting import below_project, only_mentions
 
 
 def push_predicates(plan: Node) -> Node:
-    """Each conjunct of a filter, and of a join's condition, goes down as far as it keeps its meaning.
+    """Push each conjunct of a filter, and of a join's condition, down as far as it keeps its meaning.
 
-    - Below a projection: with the outputs replaced by what they stand for.
+    - Below a projection: with the outputs replaced by their expressions.
     - Into a join: to the side whose columns it mentions, on time to both, else to the condition; an equality of keys of
-      both sides becomes a pair of ``equal``, and what is asked of keys so paired is asked of both sides. What is asked of
-      one side's models stays in the condition where an equation makes the other side single instants: a range, which is
-      half open, would take or leave the instant at its end whatever the predicate says of it.
-    - Below a window or an aggregate across keys: only what is asked of the keys that remain. On modelled attributes, it
-      is a matter of the aggregate; on time, it speaks of closing times, and stays (``prune_time`` reads it there).
+      both sides becomes a pair of ``equal``, and predicates on keys so paired apply to both sides. A predicate on one
+      side's models stays in the condition where an equation reduces the other side to single instants: a range, which is
+      half open, would include or exclude the instant at its end regardless of the predicate.
+    - Below a window or an aggregate across keys: only predicates on the remaining keys. Those on modelled attributes depend
+      on the aggregate; those on time refer to closing times, and stay (``prune_time`` reads them there).
     - Into every member of a union.
 
     >>> import pyarrow as pa
@@ -57,7 +57,7 @@ def _over_inputs(node: Node) -> Node:
 
 
 def _push(node: Node, predicates: tuple[Expression, ...]) -> Node:
-    """The node, its output filtered by all the predicates, these as low as can be."""
+    """Return the node, its output filtered by all the predicates, pushed down as far as possible."""
     match node:
         case Filter():
             return _push(node.input, (*conjuncts(node.predicate), *predicates))
@@ -136,7 +136,7 @@ def _into_join(node: Join, predicates: tuple[Expression, ...]) -> Node:
 def _beside_points(
     predicates: list[Expression], columns: Columns, *, beside: bool
 ) -> tuple[list[Expression], list[Expression]]:
-    """Those that go down to one side of a join, and those that stay since the other side may hold points."""
+    """Split predicates into those that go down to one side of a join, and those that stay as the other side may hold points."""
     if not beside:
         return predicates, []
     stay = [p for p in predicates if columns_of(p) & set(columns.modelled) and not _is_equation(p, columns)]
@@ -144,22 +144,22 @@ def _beside_points(
 
 
 def _has_points(node: Node, predicates: Iterable[Expression]) -> bool:
-    """Whether an equation in it, or among what is to be asked of it, makes results at single instants."""
+    """Check whether an equation in it, or among the predicates to add, makes results at single instants."""
     if any(_is_equation(p, node.columns) for p in predicates):
         return True
     match node:
         case Filter():
             return _has_points(node.input, conjuncts(node.predicate))
         case Join():
-            asked = any(_is_equation(p, node.columns) for p in conjuncts(node.condition))
-            return asked or _has_points(node.left, ()) or _has_points(node.right, ())
+            solved = any(_is_equation(p, node.columns) for p in conjuncts(node.condition))
+            return solved or _has_points(node.left, ()) or _has_points(node.right, ())
         case Project() | Union():
             return any(_has_points(one, ()) for one in node.inputs)
     return False
 
 
 def _is_equation(predicate: Expression, columns: Columns) -> bool:
-    """Whether somewhere in it a model is to be equal to something."""
+    """Check whether a predicate equates a model with something."""
     return any(
         isinstance(one, Comparison) and one.relation == "=" and bool(columns_of(one) & set(columns.modelled))
         for one in walk(predicate)
@@ -167,7 +167,7 @@ def _is_equation(predicate: Expression, columns: Columns) -> bool:
 
 
 def _key_pair(predicate: Expression, node: Join) -> tuple[str, str] | None:
-    """The names, left and right, of an equality of keys of the same type."""
+    """Return the names, left and right, of an equality of keys of the same type."""
     match predicate:
         case Comparison("=", Column(x), Column(y)):
             a, b = node.left.columns, node.right.columns

@@ -1,4 +1,4 @@
-"""See that the root of a sum of two squares is a distance."""
+"""Recognise the root of a sum of two squares as a distance."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pulse.plan.rewriting import change_outputs, change_predicates
 
 
 def recognise_distance(plan: Node) -> Node:
-    """``sqrt((a-b)^2 + (c-d)^2)`` becomes ``distance(a, c, b, d)``, and ``abs`` of a distance the distance.
+    """Rewrite ``sqrt((a-b)^2 + (c-d)^2)`` to ``distance(a, c, b, d)``, and ``abs`` of a distance to the distance.
 
-    Squares may be written as powers or products, of differences, of absolute values, or of single values (distance
-    from zero). The second difference is turned so that both points are of the same alias each: (a-b)² = (b-a)².
+    Squares may be written as powers or products, of differences, of absolute values, or of single values (distance from zero).
+    The second difference is turned so that both points are of the same alias each: (a-b)² = (b-a)².
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.plan.nodes import Project, Scan
@@ -45,7 +45,7 @@ def _recognised(e: Expression) -> Expression:
 
 
 def _squared(e: Expression) -> Expression | None:
-    """What is squared, without the absolute value around it; None if it is not a square."""
+    """Return the base of a square, without the absolute value around it; None if it is not a square."""
     match e:
         case Arithmetic("^", base, Constant(2)):
             inner = base
@@ -71,5 +71,5 @@ def _distance(first: tuple[Expression, Expression], second: tuple[Expression, Ex
 
 
 def _alias(e: Expression) -> str | None:
-    """The part of a column's name before the dot."""
+    """Return the part of a column's name before the dot."""
     return e.name.rpartition(".")[0] if isinstance(e, Column) else None

@@ -1,6 +1,6 @@
-"""Whether accents and punctuation fit a running stream, given what was said before (semantics 8.1, 8.6).
+"""Admit accents and punctuation to a running stream, given the earlier ones (semantics 8.1, 8.6).
 
-A log that lies there whole is checked whole. A job hears its accents in pieces: each is checked as the end of what is known.
+A complete log is checked at once. A job receives its accents in pieces: each is checked as the continuation of the log so far.
 """
 
 from __future__ import annotations
@@ -11,45 +11,51 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pulse.core.schema import StreamSchema
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, listed
+from pulse.runtime.accents.compacted_maps import BEFORE_ALL, listed_values
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.stream.accents.accents import Accent, AlterData, Control, Punctuation, is_alteration
 from pulse.stream.accents.log import AccentLog
 
 
-def checked(
+def admit(
     controls: Sequence[Control],
-    hears: AccentOptions,
+    options: AccentOptions,
     schema: StreamSchema,
     *,
-    near: Sequence[Accent],
+    recent: Sequence[Accent],
     moved: Collection[str],
     altered: Sequence[str],
 ) -> list[Control]:
-    """The controls as they fit the stream, without what their instants say of the time already; or what is wrong with one.
+    """Check controls against the stream and simplify their descriptions by their instants; raise the error of an invalid one.
 
-    ``near`` is recent alter data, to tell what is said twice; ``moved`` what has come or gone; ``altered`` what of the time
-    was altered before.
+    Parameters
+    ----------
+    controls : accents and punctuation, in their order
+    options : accent options of the stream
+    schema : schema of the stream
+    recent : recent alter data, to detect duplicates
+    moved : attributes that were added or dropped before
+    altered : the time attribute if it was altered before, else empty
     """
-    if _fit_plainly(controls, schema, near):
+    if _all_simple(controls, schema, recent):
         return list(controls)
     for one in controls:
-        hears.check(one, schema)
-    names = (*hears.attributes, *moved)
+        options.check(one, schema)
+    names = (*options.attributes, *moved)
     if all(is_alteration(one) for one in controls):
-        return _all_at_once(controls, f"stream {hears.stream}", schema, names, near, altered)
-    return _one_by_one(controls, f"stream {hears.stream}", schema, names, near, altered)
+        return _all_at_once(controls, f"stream {options.stream}", schema, names, recent, altered)
+    return _one_by_one(controls, f"stream {options.stream}", schema, names, recent, altered)
 
 
-def _fit_plainly(controls: Sequence[Control], schema: StreamSchema, near: Sequence[Accent]) -> bool:
-    """Whether all are alter data of models, of rows that texts name, and none of an instant at which another is."""
+def _all_simple(controls: Sequence[Control], schema: StreamSchema, recent: Sequence[Accent]) -> bool:
+    """Whether all controls alter models of rows named by text values, no two of one attribute at one instant."""
     texts = {name for name, type_ in (*schema.key, *schema.unmodelled) if pa.types.is_string(type_)}
-    models, instants = schema.modelled_names, {(one.position, one.attribute) for one in near}
+    models, instants = schema.modelled_names, {(one.position, one.attribute) for one in recent}
     for one in controls:
         if not isinstance(one, Accent) or not isinstance(one.primitive, AlterData):
             return False
-        said, at = listed(one.description), (one.position, one.attribute)
-        if said is None or said[0] not in texts or one.attribute not in models or at in instants:
+        found, at = listed_values(one.description), (one.position, one.attribute)
+        if found is None or found[0] not in texts or one.attribute not in models or at in instants:
             return False
         instants.add(at)
     return True
@@ -60,12 +66,12 @@ def _all_at_once(
     line: str,
     schema: StreamSchema,
     names: Collection[str],
-    near: Sequence[Accent],
+    recent: Sequence[Accent],
     altered: Sequence[str],
 ) -> list[Control]:
-    """Alter data only: nothing comes or goes, so that one log has them all, behind those of the same instants."""
+    """Check alter data in one log, behind recent ones of the same instants: no attribute is added or dropped in between."""
     instants = {one.position for one in controls}
-    before = [one for one in near if one.position in instants]
+    before = [one for one in recent if one.position in instants]
     every: list[Control] = [*before, *controls]
     log = AccentLog.of(every, lines=[line] * len(every))
     found = log.checked(schema, names, raw=True, altered=altered).controls
@@ -79,19 +85,21 @@ def _one_by_one(
     line: str,
     schema: StreamSchema,
     names: Collection[str],
-    near: Sequence[Accent],
+    recent: Sequence[Accent],
     altered: Sequence[str],
 ) -> list[Control]:
-    """Each after those before it: what one adds the next may speak of."""
+    """Check each control after the earlier ones: a description may use an attribute that an earlier accent adds."""
     found: list[Control] = []
     known, altered = list(names), list(altered)
     for one in controls:
-        if isinstance(one, Punctuation):  # speaks of whatever comes after it, of all times
-            said = AccentLog.of([replace(one, position=BEFORE_ALL)], lines=[line])
-            said.checked(schema, known, raw=True, altered=altered)
+        if isinstance(one, Punctuation):  # applies to all later rows, whatever their time
+            alone = AccentLog.of([replace(one, position=BEFORE_ALL)], lines=[line])
+            alone.checked(schema, known, raw=True, altered=altered)
             found.append(one)
             continue
-        before = [other for other in (*near, *found) if isinstance(other, Accent) and _alike(other, one)]
+        before = [
+            other for other in (*recent, *found) if isinstance(other, Accent) and _same_target(other, one)
+        ]
         log = AccentLog.of([*before, one], lines=[line] * (len(before) + 1))
         found.append(log.checked(schema, known, raw=True, altered=altered).controls[-1])
         known.append(one.attribute)
@@ -100,7 +108,7 @@ def _one_by_one(
     return found
 
 
-def _alike(near: Accent, one: Accent) -> bool:
-    """Whether both alter one attribute at one instant."""
-    same = near.position == one.position and near.attribute == one.attribute
-    return same and is_alteration(near) and is_alteration(one)
+def _same_target(recent: Accent, one: Accent) -> bool:
+    """Whether both accents alter one attribute at one instant."""
+    same = recent.position == one.position and recent.attribute == one.attribute
+    return same and is_alteration(recent) and is_alteration(one)

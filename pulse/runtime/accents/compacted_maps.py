@@ -1,8 +1,8 @@
-"""Alterations that accumulate while a job runs, and what is left of them once event time has passed (semantics 8.7).
+"""Compact the alterations that accumulate while a job runs, once event time has passed them (semantics 8.7).
 
-An alteration is in force from an instant on. Once nothing is asked of the time before a horizon any more, of all alterations up
-to there only what they come to matters: one map for each set of rows, however many there were. So what is kept grows with the
-maps that are in force and with what is recent, not with how often units have changed.
+An alteration is in force from an instant on. Once no row or result before a horizon is needed, the alterations up to it reduce to
+their composition: one map for each set of rows. So the state grows with the maps in force and the recent alterations, not with
+the number of unit changes.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pulse.stream.units.step_maps import Alteration, Steps
 from pulse.stream.units.unit_map import Units
 
 BEFORE_ALL = -(1 << 62)
-FEW = 256
-"""So many are kept as they came: settling them one by one would cost more than it frees."""
+COMPACT_AT = 256
+"""Number of recent alterations from which compaction pays off."""
 
-_ONE = "value"  # units are kept by attribute; here there is one
+_ONE = "value"  # Units are keyed by attribute; here there is one
 
 
 @dataclass
 class CompactedMaps:
-    """The alterations of one attribute: those that are settled, as maps of sets of rows, and later ones by instant.
+    """The alterations of one attribute: compacted ones as maps of sets of rows, recent ones by instant.
 
     >>> from pulse.stream.units.affine import Affine
     >>> found = CompactedMaps()
     >>> found.add([Alteration(at, Description.parse("s = 'A'"), Affine(2)) for at in range(1000)])
-    >>> found.settle(997, "t")
+    >>> found.compact(997, "t")
     >>> len(found), len(found.recent)
     (3, 2)
     """
 
-    settled: Units = field(default_factory=Units)
+    compacted: Units = field(default_factory=Units)
     recent: list[Alteration] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -43,73 +43,73 @@ class CompactedMaps:
 
     @property
     def cells(self) -> Mapping[Affine, Description]:
-        """What is settled: maps, and the rows of each."""
-        return self.settled.cells.get(_ONE, {})
+        """The compacted maps, and the rows of each."""
+        return self.compacted.cells.get(_ONE, {})
 
     def add(self, more: Iterable[Alteration]) -> None:
-        """Alterations, of one instant in their order."""
+        """Add alterations; those of one instant in their order."""
         self.recent += more
 
-    def settles_until(self, horizon: int, time: str) -> int:
-        """The last instant, up to the horizon, up to which all are settled by it: before one that speaks of a time to come."""
+    def compactable_until(self, horizon: int, time: str) -> int:
+        """The last instant up to the horizon before which all can be compacted: a description of later times stops compaction."""
         return min(
             (
                 one.at - 1
                 for one in self.recent
-                if one.at <= horizon and time in said_after(one.description, horizon, time).attributes
+                if one.at <= horizon and time in simplify_after(one.description, horizon, time).attributes
             ),
             default=horizon,
         )
 
-    def settle(self, horizon: int, time: str) -> None:
-        """Nothing before the horizon is asked for any more."""
+    def compact(self, horizon: int, time: str) -> None:
+        """Compact the alterations up to the horizon, before which no row or result is needed."""
         self.recent.sort(key=lambda one: one.at)
-        count, settled, named = 0, self.settled, _Named()
+        count, compacted, by_value = 0, self.compacted, _ValueMaps()
         for one in self.recent:
-            said = said_after(one.description, horizon, time)
-            if one.at > horizon or time in said.attributes:
-                break  # those behind it stay behind it: maps do not commute
-            if not named.take(said, one.map):
-                settled = named.put_into(settled)
-                if not said.is_empty and not named.take(said, one.map):
-                    settled = settled.altered(_ONE, one.map, said)
+            rows = simplify_after(one.description, horizon, time)
+            if one.at > horizon or time in rows.attributes:
+                break  # maps do not commute: later ones must stay behind it
+            if not by_value.take(rows, one.map):
+                compacted = by_value.put_into(compacted)
+                if not rows.is_empty and not by_value.take(rows, one.map):
+                    compacted = compacted.altered(_ONE, one.map, rows)
             count += 1
-        self.settled, self.recent = named.put_into(settled), self.recent[count:]
+        self.compacted, self.recent = by_value.put_into(compacted), self.recent[count:]
 
-    def pass_by(self) -> None:
-        """All of them hold from now on, whatever the time or place; in their order."""
+    def carry_over(self) -> None:
+        """Put all recent alterations in force for every later row, whatever its time or place; their order stays."""
         self.recent = [one._replace(at=BEFORE_ALL) for one in self.recent]
 
     def forget(self, rows: Description) -> None:
-        """Nothing is asked of these rows any more."""
+        """Free the maps of rows that no longer occur."""
         cells = {map: where - rows for map, where in self.cells.items()}
         left = {map: where for map, where in cells.items() if not where.is_empty}
-        self.settled = Units({_ONE: left}) if left else Units()
+        self.compacted = Units({_ONE: left}) if left else Units()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is altered any more."""
+        """Whether no alteration is in force."""
         return not self.cells and not self.recent
 
     def alterations(self) -> list[Alteration]:
-        """All of them."""
+        """All alterations, compacted ones first."""
         return [Alteration(BEFORE_ALL, where, map) for map, where in self.cells.items()] + self.recent
 
     def steps(self, time: str) -> Steps:
-        """As step functions of time."""
+        """The alterations as step functions of time."""
         return Steps.of(self.alterations(), time=time)
 
 
-class _Named:
-    """Alterations of rows that are named by values of one column, composed before they are put among others: most are."""
+class _ValueMaps:
+    """Compose alterations of rows that are named by values of one column, the common case, before they join the others."""
 
     def __init__(self) -> None:
         self.column = ""
         self.maps: dict[str, Affine] = {}
 
     def take(self, where: Description, map: Affine) -> bool:
-        """Whether these rows are named by values of that column."""
-        found = listed(where)
+        """Take an alteration if values of the same column name its rows; return whether it was taken."""
+        found = listed_values(where)
         if found is None or (self.maps and found[0] != self.column):
             return False
         self.column = found[0]
@@ -119,26 +119,26 @@ class _Named:
         return True
 
     def put_into(self, units: Units) -> Units:
-        """The units with what was taken, of which nothing is left here."""
+        """Return the units with the taken alterations applied, and clear these."""
         values: dict[Affine, set[str]] = {}
         for value, map in self.maps.items():
             if not map.is_identity:
                 values.setdefault(map, set()).add(value)
         for map, some in values.items():
-            units = units.altered(_ONE, map, listing(self.column, some))
+            units = units.altered(_ONE, map, rows_with_values(self.column, some))
         self.maps = {}
         return units
 
 
-def said_after(said: Description, horizon: int, time: str) -> Description:
-    """The rows of an alteration, told by what distinguishes them from the horizon on."""
-    if time not in said.attributes:
-        return said
-    return said.simplified(Domain.of(**{time: ValueSet.between(horizon, None)}))
+def simplify_after(rows: Description, horizon: int, time: str) -> Description:
+    """Simplify the description of an alteration's rows for times from the horizon on."""
+    if time not in rows.attributes:
+        return rows
+    return rows.simplified(Domain.of(**{time: ValueSet.between(horizon, None)}))
 
 
-def listed(where: Description) -> tuple[str, frozenset[str]] | None:
-    """The column whose values name the rows of a description, and the values; None where more is said of them."""
+def listed_values(where: Description) -> tuple[str, frozenset[str]] | None:
+    """The column whose text values name a description's rows, and the values; None for any other description."""
     if len(where.boxes) != 1 or len(where.boxes[0]) != 1:
         return None
     name, values = where.boxes[0][0]
@@ -146,33 +146,33 @@ def listed(where: Description) -> tuple[str, frozenset[str]] | None:
     return (name, frozenset(map(str, values.members))) if plain else None
 
 
-def listing(column: str, values: Iterable[str]) -> Description:
-    """The rows that have one of these values in a column."""
+def rows_with_values(column: str, values: Iterable[str]) -> Description:
+    """Describe the rows that have one of these values in a column."""
     return Description((((column, ValueSet("string", False, False, members=frozenset(values))),),))
 
 
-def together(some: Iterable[Description]) -> Description:
-    """The union of many descriptions; those that list values of one column are put together at once."""
+def union_of(some: Iterable[Description]) -> Description:
+    """Unite descriptions; those that list values of one column are merged at once."""
     values: dict[str, set[str]] = {}
     rest = FALSE
     for one in some:
-        found = listed(one)
+        found = listed_values(one)
         if found is None:
             rest |= one
         else:
             values.setdefault(found[0], set()).update(found[1])
     for name, members in values.items():
-        rest |= listing(name, members)
+        rest |= rows_with_values(name, members)
     return rest
 
 
-def steps_of(turns: Mapping[str, CompactedMaps], time: str) -> dict[str, Steps]:
-    """The steps of every attribute that has any."""
-    return {name: one.steps(time) for name, one in turns.items() if not one.is_empty}
+def steps_of(maps: Mapping[str, CompactedMaps], time: str) -> dict[str, Steps]:
+    """The steps of every attribute that has alterations."""
+    return {name: one.steps(time) for name, one in maps.items() if not one.is_empty}
 
 
-def settle_all(turns: Mapping[str, CompactedMaps], horizon: int, time: str) -> None:
-    """Settle the alterations of all attributes that have many."""
-    for one in turns.values():
-        if len(one.recent) >= FEW:
-            one.settle(horizon, time)
+def compact_all(maps: Mapping[str, CompactedMaps], horizon: int, time: str) -> None:
+    """Compact the alterations of attributes that have at least :data:`COMPACT_AT` recent ones."""
+    for one in maps.values():
+        if len(one.recent) >= COMPACT_AT:
+            one.compact(horizon, time)

@@ -1,4 +1,4 @@
-"""What a job file says of a stream's accents beside where they come from: declared keys, attributes to come, tables of splits."""
+"""Read the keys that a job file declares for a stream with accents, from a list, a table or a file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Keys = Mapping[str, tuple[Any, ...]]
 
 
 class DeclaredKeysError(PulseError, ValueError):
-    """Keys that are declared in a way that says nothing."""
+    """Declared keys that are malformed or empty."""
 
 
 def declared_keys(given: Any, key: tuple[str, ...], folder: Path) -> Keys:
-    """Keys from a list (where there is one key column), a table of lists by column, or a file with columns of these names."""
+    """Read keys from a list (for one key column), a table of lists by column, or a file with columns of these names."""
     if isinstance(given, str):
         return _from_file(folder / given, key)
     if isinstance(given, list):
@@ -65,7 +65,7 @@ def _from_file(file: Path, key: tuple[str, ...]) -> Keys:
 
 
 def domain_of(keys: Keys | None, schema: StreamSchema) -> Domain:
-    """What declared keys promise of every row."""
+    """The domain of key values that declared keys promise for every row."""
     if keys is None:
         return NO_PROMISES
     types = dict(schema.key)

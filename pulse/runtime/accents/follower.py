@@ -1,18 +1,18 @@
-"""Accents in a prediction (semantics 8): schema and units change while a standing query runs.
+"""Follow accents in a prediction (semantics 8): schema and units change while a continuous query runs.
 
 ::
 
-    tuples, accents ──undone──> first units: validators, standing query ──changes──restated──> units in force at each instant
-                         ^                                                            ^
-                         └──── the accents heard so far, and what of them passes the plan
+    tuples, accents ──rebased──> base units: validators, continuous query ──changes──> output units, in force at each instant
+                         ^                                                       ^
+                         └──── the accents so far, and their propagation through the plan
 
-Models, bounds, state and results at rest are in the units of the stream's start, whatever comes; no accent touches any of them.
-What is emitted is restated. When an accent comes, results that were said of its time and later are said again in the new units:
-the difference between the results at rest, restated as before and as now. All is a function of the accents heard, in whatever
-batches they came.
+Models, bounds, state and results at rest stay in base units, those of the stream's start; no accent changes them. Emitted changes
+are converted to output units. When an accent arrives, emitted results of its time and later are retracted and emitted in the new
+units: the difference of the results at rest in the old and the new output units. The output depends only on the accents, not on
+how they are split into batches.
 
 An accent in the stream's own rows describes the rows after it, and results from its own time on. One in a log beside the stream
-describes the tuples from its instant on that come after it was heard (8.1).
+describes the tuples from its instant on that arrive after it was read (8.1).
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.units.key_ends import Drops
 from pulse.plan.accents.derived import described
 from pulse.plan.nodes import scans
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, together
-from pulse.runtime.accents.output_units import instants, restated_changes
-from pulse.runtime.accents.parsing import of_line, of_row
+from pulse.runtime.accents.compacted_maps import BEFORE_ALL, union_of
+from pulse.runtime.accents.output_units import changes_in_output_units, instants
+from pulse.runtime.accents.parsing import parse_line, parse_row
 from pulse.runtime.accents.propagation import AccentPropagation, Ending
 from pulse.runtime.accents.query_units import OutputUnits, QueryAbortedError
 from pulse.runtime.accents.rounding import Shifts
-from pulse.runtime.accents.row_splitter import apart
+from pulse.runtime.accents.row_splitter import split_controls
 from pulse.runtime.accents.stream_state import AccentState, of_keys
 from pulse.runtime.accents.to_base_units import (
     ROW,
-    as_came,
-    decoded,
-    encoded,
-    numbered,
-    unblanked,
+    decode_keys,
+    encode_keys,
+    null_unread,
+    restore_recorded,
+    with_places,
 )
 from pulse.runtime.incremental.continuous_query import GRACE, followed
 from pulse.runtime.predict.tuple_history import anchored_behind
@@ -59,38 +59,39 @@ if TYPE_CHECKING:
 
 
 class AccentSnapshot(NamedTuple):
-    """What is kept of accents between batches: what follows from it, as how tuples are undone, is made anew."""
+    """The accent state kept between batches; everything derived from it, such as the maps to base units, is rebuilt."""
 
     streams: dict[str, AccentState]
-    through: AccentPropagation
+    propagation: AccentPropagation
     closing: list[tuple[int, Description]]
 
 
 class JobAbortedError(QueryAbortedError):
-    """A job met an accent that its query cannot go on after; what it said of earlier times stays."""
+    """A job met an accent after which its query cannot continue; its results of earlier times stay valid."""
 
 
 @dataclass(frozen=True)
 class DecodedBatch:
-    """A batch without its accents: as it came, and in first units; what was set aside by stream, how many of it were tuples, how
-    many accents and punctuations were taken, and the restating before them."""
+    """A batch without its accents: tuples that were not excluded, with times in base units (``came``), those that can be modelled
+    in base units (``tables``), rejected accents by stream (``aside``), the ``count`` of admitted accents and punctuations, and
+    the output units ``before`` them."""
 
     came: Mapping[str, pa.Table]
     tables: Mapping[str, pa.Table]
     aside: Mapping[str, pa.Table]
     count: int = 0
     before: OutputUnits | None = None
-    refused: Mapping[str, pa.Table] = field(default_factory=dict)  # tuples: each place has its own
-    recorded: Mapping[str, pa.Table] = field(default_factory=dict)  # those that were undone, before they were
-    drops: Mapping[str, Drops] = field(default_factory=dict)  # after which nothing is known of keys
-    shifts: Shifts = field(default_factory=dict)  # by which tuples were undone, so far
+    refused: Mapping[str, pa.Table] = field(default_factory=dict)  # rejected tuples: each place has its own
+    recorded: Mapping[str, pa.Table] = field(default_factory=dict)  # tuples before their conversion
+    drops: Mapping[str, Drops] = field(default_factory=dict)  # after which keys have no model
+    shifts: Shifts = field(default_factory=dict)  # the largest that converted tuples so far
 
-    def told_by(self, place: int) -> DecodedBatch:
-        """What one place of many says of accents: they all hear the same, and the first one tells."""
+    def for_place(self, place: int) -> DecodedBatch:
+        """Keep the rejected accents and their count at place 0 only: all places receive the same accents."""
         return self if place == 0 else replace(self, aside={}, count=0)
 
     def all_aside(self) -> dict[str, pa.Table]:
-        """Accents and tuples that were set aside, by stream."""
+        """Rejected accents and tuples, by stream."""
         found: dict[str, pa.Table] = dict(self.aside)
         for stream, table in self.refused.items():
             both = [found[stream], table] if stream in found else [table]
@@ -100,60 +101,61 @@ class DecodedBatch:
 
 @dataclass
 class Follower:
-    """The accents heard so far by stream, and what they do to results. Picklable; the same accents give the same follower.
+    """The accents so far by stream, and the output units they imply. Picklable; the same accents give the same follower.
 
-    Made anew of a predictor, or of one and what :attr:`state` was.
+    Built from a predictor, and from an earlier :attr:`state` after a restart.
     """
 
     predictor: Predictor
     streams: dict[str, AccentState] = field(default_factory=dict)
-    through: AccentPropagation = field(default_factory=AccentPropagation)
-    closing: list[tuple[int, Description]] = field(
-        default_factory=list
-    )  # rows of the answer, and until when they matter
-    restating: OutputUnits | None = field(init=False)
+    propagation: AccentPropagation = field(default_factory=AccentPropagation)
+    # Closed rows of the answer, and until when they are needed.
+    closing: list[tuple[int, Description]] = field(default_factory=list)
+    output_units: OutputUnits | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.restating = self.through.restating(self._answer_time)
-        for name, hears in self.predictor.hears.items():
-            self.streams.setdefault(name, AccentState.of(hears))
+        self.output_units = self.propagation.output_units(self._answer_time)
+        for name, options in self.predictor.hears.items():
+            self.streams.setdefault(name, AccentState.of(options))
 
     def hear(
         self, tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]] | None = None
     ) -> DecodedBatch:
-        """Take a batch's rows, and lines that logs have gained: those are heard before the rows."""
+        """Decode a batch: admit new lines of logs, then accents among the rows, and convert the tuples to base units."""
         if not self.predictor.hears:
             return DecodedBatch(tables, tables, {})
-        before, count, new = self.restating, 0, list[tuple[str, Control]]()
+        before, count, new = self.output_units, 0, list[tuple[str, Control]]()
         came, found = dict(tables), dict(tables)
         aside: dict[str, pa.Table] = {}
         refused: dict[str, pa.Table] = {}
         recorded: dict[str, pa.Table] = {}
-        for stream, hears in self.predictor.hears.items():
-            self._pass_by(stream)
+        for stream, options in self.predictor.hears.items():
+            self._carry_over(stream)
             rows: IntArray | None = None
             bad: list[pa.Table] = []
             taken: list[Control] = []
-            if hears.column is None:
-                said = [(i, None, line) for i, line in enumerate((lines or {}).get(stream, ()))]
-                taken, bad = self._take(stream, said, None)
-            elif stream in tables and hears.column in tables[stream].column_names:
+            if options.column is None:
+                logged = [(i, None, line) for i, line in enumerate((lines or {}).get(stream, ()))]
+                taken, bad = self._admit(stream, logged, None)
+            elif stream in tables and options.column in tables[stream].column_names:
                 table = tables[stream]
-                came[stream], rows, told = apart(table, hears.column, self._time(stream), self._keys(stream))
-                taken, bad = self._take(stream, told, table)
+                came[stream], rows, texts = split_controls(
+                    table, options.column, self._time(stream), self._encoded_keys(stream)
+                )
+                taken, bad = self._admit(stream, texts, table)
             new += [(stream, one) for one in taken]
             count += len(taken)
             if bad:
-                aside[stream] = decoded(pa.concat_tables(bad, promote_options="permissive"))
+                aside[stream] = decode_keys(pa.concat_tables(bad, promote_options="permissive"))
             if stream in came:
                 recorded[stream] = came[stream]
-                came[stream], found[stream], unfit = self._fitted(stream, came[stream], rows)
+                came[stream], found[stream], unfit = self._rebase(stream, came[stream], rows)
                 if unfit:
-                    refused[stream] = decoded(pa.concat_tables(unfit, promote_options="permissive"))
+                    refused[stream] = decode_keys(pa.concat_tables(unfit, promote_options="permissive"))
         evolving = [pair for pair in new if not self._ignores(*pair)]
         if evolving:
-            self.through.add(self.predictor, evolving)
-            self.restating = self.through.restating(self._answer_time)
+            self.propagation.add(self.predictor, evolving)
+            self.output_units = self.propagation.output_units(self._answer_time)
         drops = {}
         for name, one in self.streams.items():
             time, keys = self._time(name), self.predictor.specs[name].schema.key_names
@@ -163,134 +165,136 @@ class Follower:
         shifts = {name: one.shifts for name, one in self.streams.items() if one.shifts}
         return DecodedBatch(came, found, aside, count, before, refused, recorded, drops, shifts)
 
-    def said(self, heard: DecodedBatch, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
-        """Changes in the units in force; ``held`` and ``after`` are the results at rest before and after them."""
-        return restated_changes(
-            self.predictor.standing, (heard.before, self.restating), (held, after), changes
+    def emit(self, decoded: DecodedBatch, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
+        """Convert changes to output units; ``held`` and ``after`` are the results at rest before and after them."""
+        return changes_in_output_units(
+            self.predictor.standing, (decoded.before, self.output_units), (held, after), changes
         )
 
-    def told(self, stream: str, aside: pa.Table, heard: DecodedBatch) -> pa.Table:
-        """Tuples that a validator set aside, as they came, and without values that it was not given."""
-        hears = self.predictor.hears.get(stream)
-        if hears is None:
-            return decoded(aside)
-        if stream in heard.recorded:
-            aside = as_came(aside, heard.recorded[stream])
-        return decoded(unblanked(aside, hears.unread))
+    def as_recorded(self, stream: str, aside: pa.Table, decoded: DecodedBatch) -> pa.Table:
+        """Restore a validator's rejects to their recorded values, with nulls for attributes that the query does not read."""
+        options = self.predictor.hears.get(stream)
+        if options is None:
+            return decode_keys(aside)
+        if stream in decoded.recorded:
+            aside = restore_recorded(aside, decoded.recorded[stream])
+        return decode_keys(null_unread(aside, options.unread))
 
     def ending(self) -> Ending | None:
-        """Where and why the job ends, if it does."""
-        return self.through.ending
+        """The instant and reason of the job's end; None if it continues."""
+        return self.propagation.ending
 
     def ended(self, now: int | None) -> str:
-        """Why the job has ended by now, if it has."""
+        """The reason if the job has ended by ``now``, else empty."""
         ending = self.ending()
         return ending.reason if ending is not None and ending.reached(now) else ""
 
     @property
     def state(self) -> AccentSnapshot:
-        """What is kept between batches."""
-        return AccentSnapshot(self.streams, self.through, self.closing)
+        """The state kept between batches."""
+        return AccentSnapshot(self.streams, self.propagation, self.closing)
 
     @property
-    def kept(self) -> AccentSnapshot | None:
-        """What is kept between batches, if the job follows any accents."""
+    def snapshot(self) -> AccentSnapshot | None:
+        """The state kept between batches; None if the job follows no accents."""
         return self.state if self.predictor.hears else None
 
-    # -- what is not needed any more ------------------------------------------------------------------------
+    # -- freeing state --------------------------------------------------------------------------------------
 
     def watermark(self, now: int, lateness: int) -> int:
-        """Before which nothing comes any more: by event time, or as punctuation of all streams says."""
+        """The instant before which no tuple is expected: by event time, or later if punctuation of all streams allows."""
         late = now - lateness
-        said = [
-            max(late, min(now, self.streams[name].until(self._time(name)))) if name in self.streams else late
+        found = [
+            max(late, min(now, self.streams[name].closed_until(self._time(name))))
+            if name in self.streams
+            else late
             for name in self.predictor.specs
         ]
-        return min(said, default=late)
+        return min(found, default=late)
 
     def settle(self, now: int | None, watermark: int | None, validators: Mapping[str, Validator]) -> None:
-        """After a batch: let go of what no tuple and no result can need any more, of closed keys all that validators know."""
+        """Free, after a batch, state that no later tuple or result needs, and the validators' state of closed keys."""
         if not self.predictor.hears:
             return
         for name, one in self.streams.items():
             keys = self.predictor.specs[name].schema.key_names
-            new = of_keys(together([where for _, where in one.closing]), keys)
+            new = of_keys(union_of([where for _, where in one.closing]), keys)
             if now is not None and not new.is_empty and (names := self._answer_names(name)) is not None:
                 self.closing.append((now, described(new, names)))
-            self._pass_by(name)
+            self._carry_over(name)
             if name in validators:
                 one.free(validators[name], keys, keep=name in self.predictor.retentions)
         if watermark is None:
             return
-        horizon = watermark - reach(self.predictor)
+        horizon = watermark - reach_behind(self.predictor)
         for name, one in self.streams.items():
-            one.settle(horizon, self._time(name), self.predictor.hears[name].column is not None)
-        size = self.through.size
-        self.through.settle(self.predictor, horizon)
+            one.compact(horizon, self._time(name), self.predictor.hears[name].column is not None)
+        size = self.propagation.size
+        self.propagation.compact(self.predictor, horizon)
         passed = [where for until, where in self.closing if until <= horizon]
         if passed:
-            self.through.forget(together(passed))
+            self.propagation.forget(union_of(passed))
             self.closing = [pair for pair in self.closing if pair[0] > horizon]
-        if self.through.size != size or passed:
-            self.restating = self.through.restating(self._answer_time)
+        if self.propagation.size != size or passed:
+            self.output_units = self.propagation.output_units(self._answer_time)
 
-    def _pass_by(self, stream: str) -> None:
+    def _carry_over(self, stream: str) -> None:
         keys = self.predictor.specs[stream].schema.key_names
-        self.streams[stream].pass_by(self.predictor.hears[stream].column is not None, keys)
+        self.streams[stream].carry_over(self.predictor.hears[stream].column is not None, keys)
 
     def _answer_names(self, stream: str) -> Mapping[str, str] | None:
-        """What the answer calls a stream's keys; None where they are lost, or more than one key is behind a row."""
-        standing = self.predictor.standing
-        leaves = [leaf for leaf in scans(standing.query.plan) if leaf.stream == stream]
+        """The answer's names of a stream's key columns; None if some are lost or a row depends on more than one key."""
+        query = self.predictor.standing
+        leaves = [leaf for leaf in scans(query.query.plan) if leaf.stream == stream]
         found: dict[str, str] = {}
         for leaf in leaves:
             for name in self.predictor.specs[stream].schema.key_names:
-                out = followed(standing.query.plan, f"{leaf.alias}.{name}")
+                out = followed(query.query.plan, f"{leaf.alias}.{name}")
                 if out is None or found.setdefault(name, out) != out:
                     return None
-        return found if standing.treats_keys_apart else None
+        return found if query.treats_keys_apart else None
 
     # -- accents --------------------------------------------------------------------------------------------
 
-    def _take(
-        self, stream: str, said: Sequence[tuple[int, int | None, str]], table: pa.Table | None
+    def _admit(
+        self, stream: str, texts: Sequence[tuple[int, int | None, str]], table: pa.Table | None
     ) -> tuple[list[Control], list[pa.Table]]:
-        """What is said, each with its place, instant and text: what was taken, and the rest with reasons, as rows."""
-        if not said:
+        """Parse and admit texts, each with its place and instant; return the controls, and the rejects as rows with reasons."""
+        if not texts:
             return [], []
         time, inside, one = self._time(stream), table is not None, self.streams[stream]
         parsed: list[tuple[int, Control]] = []
         bad: list[pa.Table] = []
         last = BEFORE_ALL if one.last is None else one.last
-        for place, at, text in said:
+        for place, at, text in texts:
             try:
-                control = of_row(text, at, time, last) if inside else of_line(text, time, last)
+                control = parse_row(text, at, time, last) if inside else parse_line(text, time, last)
             except PulseError as e:
                 bad.append(_aside(table, place, text, str(e)))
                 continue
             if control is not None:
                 last = max(last, control.position)
                 parsed.append((place, control))
-        hears, schema = self.predictor.hears[stream], self.predictor.specs[stream].schema
+        options, schema = self.predictor.hears[stream], self.predictor.specs[stream].schema
         places = [place for place, _ in parsed] if inside else None
         try:
-            return one.take([control for _, control in parsed], places, hears, schema), bad
+            return one.take([control for _, control in parsed], places, options, schema), bad
         except PulseError:
             taken: list[Control] = []
-        texts = {place: text for place, _, text in said}
+        text_at = {place: text for place, _, text in texts}
         for place, control in parsed:
             try:
-                taken += one.take([control], [place] if inside else None, hears, schema)
+                taken += one.take([control], [place] if inside else None, options, schema)
             except PulseError as e:
-                bad.append(_aside(table, place, texts[place], str(e)))
+                bad.append(_aside(table, place, text_at[place], str(e)))
         return taken, bad
 
     def _ignores(self, stream: str, control: Control) -> bool:
         policy = self.predictor.hears[stream].policy
         return isinstance(control, Accent) and policy.choice(control) == "ignore"
 
-    def _keys(self, stream: str) -> tuple[str, ...]:
-        """Key columns that are told by codes; a history keeps tuples as they came."""
+    def _encoded_keys(self, stream: str) -> tuple[str, ...]:
+        """Key columns to dictionary-encode; none for a stream with a history, which keeps tuples as recorded."""
         return () if stream in self.predictor.retentions else self.predictor.specs[stream].schema.key_names
 
     def _time(self, stream: str) -> str:
@@ -302,59 +306,67 @@ class Follower:
 
     # -- tuples ---------------------------------------------------------------------------------------------
 
-    def _fitted(
+    def _rebase(
         self, stream: str, table: pa.Table, rows: IntArray | None
     ) -> tuple[pa.Table, pa.Table, list[pa.Table]]:
-        """Tuples as they came and in first units, and those that contradict what was said. ``rows``: their places, if accents
-        are among them."""
-        one, hears, time = self.streams[stream], self.predictor.hears[stream], self._time(stream)
-        by = time if hears.column is None else ROW
+        """The tuples as recorded and in base units, and rejects with reasons.
+
+        ``rows`` are the tuples' places, if accents are among them.
+        """
+        one, options, time = self.streams[stream], self.predictor.hears[stream], self._time(stream)
+        by = time if options.column is None else ROW
         if by == time and len(one):
             at = instants(table.column(time))
         else:
             at = np.zeros(table.num_rows, np.int64) if rows is None else rows
         place = [PLACE] if len(one) else []
         if place:
-            table = numbered(encoded(table, self._keys(stream)))
-        fitting = one.fitting(table, at, by, hears, self.predictor.specs[stream].schema)
-        others = [name for name, _ in hears.others if name in table.column_names]
+            table = with_places(encode_keys(table, self._encoded_keys(stream)))
+        rebased = one.rebase(table, at, by, options, self.predictor.specs[stream].schema)
+        others = [name for name, _ in options.others if name in table.column_names]
         if not others and not place:
-            return fitting.came, fitting.undone, fitting.aside
-        came, *aside = (part.drop_columns([*others, *place]) for part in (fitting.came, *fitting.aside))
-        return came, fitting.undone.drop_columns(others), aside
+            return rebased.came, rebased.rebased, rebased.aside
+        came, *aside = (part.drop_columns([*others, *place]) for part in (rebased.came, *rebased.aside))
+        return came, rebased.rebased.drop_columns(others), aside
 
 
-def reach(predictor: Predictor) -> int:
-    """How far behind the watermark a tuple or a result may lie that is still to come: a key that was not heard of for long is
-    forgotten once its model has expired, and results reach back over windows and the history that is kept."""
+def reach_behind(predictor: Predictor) -> int:
+    """The distance behind the watermark, in microseconds, at which a tuple or result may still occur.
+
+    A silent key is freed once its model has expired; results extend back over windows and retained histories.
+    """
     longest = max((one.horizon for one in predictor.specs.values()), default=0)
     return longest + predictor.standing.radius + anchored_behind(predictor) + 2 * GRACE
 
 
 def follow(
-    prediction: Prediction, follower: Follower, heard: DecodedBatch, watermark: int | None = None
+    prediction: Prediction, follower: Follower, decoded: DecodedBatch, watermark: int | None = None
 ) -> Emission:
-    """Push a batch that was heard; what it changes, in the units in force."""
+    """Push a decoded batch and return its changes in output units."""
     assert prediction.state is not None
     held = prediction.state.results
-    emission = prediction.push(heard.tables, watermark, heard.drops, heard.shifts)
+    emission = prediction.push(decoded.tables, watermark, decoded.drops, decoded.shifts)
     if not follower.predictor.hears:
         return emission
-    changes = follower.said(heard, held, prediction.state.results, emission.changes)
-    return replace(emission, changes=changes, **with_aside(emission, follower, heard, changes.num_rows))
+    changes = follower.emit(decoded, held, prediction.state.results, emission.changes)
+    return replace(emission, changes=changes, **with_aside(emission, follower, decoded, changes.num_rows))
 
 
-def with_aside(emission: Emission, follower: Follower, heard: DecodedBatch, changes: int) -> dict[str, Any]:
-    """Tuples and accents that were set aside, and the figures with them."""
-    aside = {stream: follower.told(stream, one, heard) for stream, one in emission.aside.items()}
+def with_aside(emission: Emission, follower: Follower, decoded: DecodedBatch, changes: int) -> dict[str, Any]:
+    """The dead letters of a batch, tuples and accents, and the tally that counts them."""
+    aside = {stream: follower.as_recorded(stream, one, decoded) for stream, one in emission.aside.items()}
     more = 0
-    for stream, table in heard.all_aside().items():
+    for stream, table in decoded.all_aside().items():
         both = [aside[stream], table] if stream in aside else [table]
         aside[stream] = pa.concat_tables(both, promote_options="permissive")
         more += table.num_rows
-    tuples = emission.tally.tuples + sum(one.num_rows for one in heard.refused.values())
+    tuples = emission.tally.tuples + sum(one.num_rows for one in decoded.refused.values())
     tally = replace(
-        emission.tally, changes=changes, aside=emission.tally.aside + more, accents=heard.count, tuples=tuples
+        emission.tally,
+        changes=changes,
+        aside=emission.tally.aside + more,
+        accents=decoded.count,
+        tuples=tuples,
     )
     return {"aside": aside, "tally": tally}
 

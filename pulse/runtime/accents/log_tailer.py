@@ -1,7 +1,7 @@
-"""Logs of accents beside running streams: files that may grow while a job runs.
+"""Tail the accent logs of running streams: files that may grow while a job runs.
 
-Only whole lines are read: one that is being written waits for its end. On Spark the driver puts what is new into a folder of
-files that never change, in the checkpoint, which is a stream like any other: what a micro-batch has heard is in its offsets.
+Only complete lines are read. On Spark the driver copies new lines to a folder of immutable files in the checkpoint, which is
+read as a stream like any other: its offsets record the lines of each micro-batch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pulse.stream.accents.accents import AccentError
 
 _log = logging.getLogger(__name__)
 _SPLITS = "splits of "
-_PAUSE = 0.5  # seconds between two looks at a log
+_PAUSE = 0.5  # seconds between two polls of a log
 
 
 @dataclass
 class Logs:
-    """Files by stream, and how many bytes of each were read. A file that is not there yet says nothing."""
+    """Log files by stream, and the bytes of each that were read. A missing file counts as empty."""
 
     files: Mapping[str, Path]
     read: dict[str, int] = field(default_factory=dict)
@@ -39,23 +39,23 @@ class Logs:
 
     @classmethod
     def of(cls, job: Job, predictor: Predictor, read: Mapping[str, int] | None = None) -> Logs:
-        """The logs and tables of splits of a job's streams, as far as they were ``read`` before."""
+        """Find the logs and split tables of a job's streams; ``read`` gives the positions reached before."""
         files, splits = {}, {}
-        for name, hears in predictor.hears.items():
+        for name, options in predictor.hears.items():
             stream = job.streams[name]
             if stream.accent_log is not None:
                 files[name] = Path(stream.accent_log)
             if stream.splits is not None:
-                splits[name] = Path(stream.splits), predictor.specs[name].schema, hears.attributes
+                splits[name] = Path(stream.splits), predictor.specs[name].schema, options.attributes
         return cls(files, dict(read or {}), splits)
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Those that have any."""
+        """The streams that have a log or a split table."""
         return tuple(dict.fromkeys((*self.files, *self.splits)))
 
     def new(self) -> dict[str, list[str]]:
-        """The lines that came since, by stream; rows of a table of splits as lines. With an error nothing was read."""
+        """Read the new lines by stream, rows of split tables as lines; an error leaves all positions unchanged."""
         found: dict[str, list[str]] = {}
         read = dict(self.read)
         for stream, (file, schema, attributes) in self.splits.items():
@@ -65,10 +65,10 @@ class Logs:
             except (PulseError, OSError, UnicodeDecodeError) as e:
                 if not before and not seen:
                     raise
-                _log.warning("splits: %s; the job goes on, and looks again", e)
+                _log.warning("splits: %s; the job continues and tries again", e)
                 continue
             self._seen.add(stream)
-            self._tell_shorter(_SPLITS + stream, file, len(lines), before, "alterations")
+            self._warn_if_shorter(_SPLITS + stream, file, len(lines), before, "alterations")
             if len(lines) > before:
                 found[stream] = lines[before:]
                 read[_SPLITS + stream] = len(lines)
@@ -79,7 +79,7 @@ class Logs:
                 raise AccentError(f"{file}: cannot read the accents of stream {stream}: {e}") from None
             before = self.read.get(stream, 0)
             whole = len(data) if _ends(data) else data.rfind(b"\n") + 1
-            self._tell_shorter(stream, file, len(data), before, "bytes")
+            self._warn_if_shorter(stream, file, len(data), before, "bytes")
             if whole > before:
                 text = data[before:whole].decode("utf-8", errors="replace").removeprefix("\ufeff")
                 found.setdefault(stream, []).extend(line for line in text.splitlines() if line.strip())
@@ -87,20 +87,20 @@ class Logs:
         self.read = read
         return found
 
-    def _tell_shorter(self, mark: str, file: Path, count: int, before: int, what: str) -> None:
-        """Say once that less is there than was read."""
+    def _warn_if_shorter(self, mark: str, file: Path, count: int, before: int, what: str) -> None:
+        """Warn once that a log is shorter than the part already read."""
         if count < before and mark not in self._shrunk:
             self._shrunk.add(mark)
             _log.warning(
-                "%s: expected accents to be appended, got %d %s where %d were read before; nothing more is heard of it until "
-                "it is longer than that",
+                "%s: expected accents to be appended, got %d %s where %d were read before; the log is skipped until it is "
+                "longer than that",
                 *(file, count, what, before),
             )
 
 
 @dataclass
 class Spool:
-    """What logs have gained, as files by stream. Each is named by how far the log was read, so that a restart goes on there."""
+    """New log lines as files by stream, each named by the position reached in the log, where a restart continues."""
 
     logs: Logs
     folders: Mapping[str, Path]
@@ -108,7 +108,7 @@ class Spool:
 
     @classmethod
     def of(cls, job: Job, predictor: Predictor) -> Spool:
-        """The logs of a job's streams, with a folder in its checkpoint for each."""
+        """Open the logs of a job's streams, with a folder in its checkpoint for each."""
         assert job.checkpoint is not None
         logs = Logs.of(job, predictor)
         folders = {name: Path(job.checkpoint) / "accents" / name for name in logs.streams}
@@ -120,12 +120,12 @@ class Spool:
         return cls(logs, folders)
 
     def take(self) -> None:
-        """Put what is new into a file; written beside its place and put there whole."""
+        """Write new lines to a file, atomically."""
         with self._busy:
             before = self.logs.read
             found = self.logs.new()
             reached = self.logs.read
-            self.logs.read = dict(before)  # what is not in its place yet is looked for again
+            self.logs.read = dict(before)  # lines whose file is not written yet are read again
             for stream, lines in found.items():
                 marks = {one: reached[one] for one in (stream, _SPLITS + stream) if one in reached}
                 read, splits = marks.get(stream, 0), marks.get(_SPLITS + stream, 0)
@@ -135,7 +135,7 @@ class Spool:
                 self.logs.read |= marks
 
     def watch(self, while_: Callable[[], bool]) -> None:
-        """Look every now and then, as long as a job runs."""
+        """Poll the logs in a thread while a job runs."""
         if not self.folders:
             return
 
@@ -144,7 +144,7 @@ class Spool:
                 try:
                     self.take()
                 except (PulseError, OSError) as e:
-                    _log.warning("accents: %s; the job goes on, and looks again", e)
+                    _log.warning("accents: %s; the job continues and tries again", e)
                 clock.sleep(_PAUSE)
 
         threading.Thread(target=look, name="pulse-accents", daemon=True).start()
@@ -153,28 +153,29 @@ class Spool:
 def _split_lines(
     file: Path, schema: StreamSchema, attributes: tuple[str, ...], running: bool, ended: bool
 ) -> list[str]:
-    """The accents that a table of splits stands for, in the order of its rows. A row that is no split keeps a job from being
-    started; of one that is ``running`` it is a line that is no accent, and so is set aside: those after it count. ``ended``:
-    the last row needs its end, for half of ``1:10`` is a ratio, too."""
+    """Convert a table of splits to accents, in the order of its rows.
+
+    An invalid row keeps a job from starting; in a ``running`` job it becomes an invalid line, which is rejected, and later rows
+    still count. With ``ended`` the last row needs a line end, since half of ``1:10`` is a ratio, too.
+    """
     lines: list[str] = []
     for row in split_rows(file, schema, attributes=attributes, ended=ended):
         if row.wrong is not None and not running:
             raise row.wrong
         if row.wrong is not None:
             lines.append(f"split {row.text}: {row.wrong}".replace("\n", " "))
-            lines.extend(
-                ["#"] * (row.altered - 1)
-            )  # as many as if it were one: rows after it stay where they are
+            # As many lines as a valid row has: later rows keep their positions.
+            lines.extend(["#"] * (row.altered - 1))
         lines.extend(json.dumps(one.to_json()) for one in row.accents)
     return lines
 
 
 def _ends(data: bytes) -> bool:
-    """Whether the last line is whole, though nothing ends it."""
+    """Whether the last line is complete even without a line end."""
     last = data[data.rfind(b"\n") + 1 :].strip()
     if not last.startswith(b"{"):
-        said = last[last.find(b"[") :]
-        return said.endswith(b"]]" if said.startswith(b"[[") else b"]")
+        body = last[last.find(b"[") :]
+        return body.endswith(b"]]" if body.startswith(b"[[") else b"]")
     try:
         json.loads(last)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Changes of results in the units in force at each instant (semantics 8.2): restated, and said again when units change.
+"""Convert changes of results to output units, and emit results again when units change (semantics 8.2).
 
-Only what a change of units touches is looked at: rows of the changelog that reach over an instant from which on their values are
-restated, and of the results at rest those that reach over the first instant of what is new. Of these only the parts whose units
-have changed are said again: an accent of one key says nothing of the others.
+Only rows affected by a change of units are examined: changelog rows that extend past an instant at which their units change, and
+results at rest that extend past the first new such instant. Of these only the parts whose units changed are emitted again: an
+accent of one key leaves the others alone.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from pulse.stream.units.step_maps import Located
 _FROM = "\0from"  # the row of the changelog that a segment is a part of
 
 
-def restated_changes(
-    standing: ContinuousQuery,
-    restating: tuple[OutputUnits | None, OutputUnits | None],
+def changes_in_output_units(
+    query: ContinuousQuery,
+    units: tuple[OutputUnits | None, OutputUnits | None],
     results: tuple[Relation, Relation],
     changes: pa.Table,
 ) -> pa.Table:
-    """Changes from some results to others, restated; before them, where the restating itself changes, what that changes.
+    """Convert changes between two states of results to output units; if the units changed, their own changes come first.
 
-    Where descriptions speak of keys that are not among the output's columns, rows of the changelog do not tell how they are
-    restated: then all results are compared.
+    ``units`` and ``results`` are those before and after the batch. If descriptions use keys that are not among the output's
+    columns, changelog rows do not determine their units: then all results are compared.
     """
-    before, now = restating
+    before, now = units
     if before is None and now is None:
         return changes
     held, after = results
-    if not _told(before, standing.output) or not _told(now, standing.output):
-        return _compared(standing, _as(before, held), _as(now, after))
-    told = changes if now is None else _rows(changes, standing.output, now)
-    since = _parted(before, now)
-    touched = held if since is None else _reaching(held, since)
+    if not _units_by_output_columns(before, query.output) or not _units_by_output_columns(now, query.output):
+        return _diff(query, _in_units(before, held), _in_units(now, after))
+    emitted = changes if now is None else _convert_rows(changes, query.output, now)
+    since = _first_difference(before, now)
+    touched = held if since is None else _ending_after(held, since)
     if since is None or not len(touched):
-        return told
+        return emitted
     if _only_alters(before) and _only_alters(now):
-        again = _said_again(selected(touched, standing.output), before, now)
+        restated = _restate_parts(selected(touched, query.output), before, now)
     else:
-        again = _compared(standing, _as(before, touched), _as(now, touched))
-    return pa.concat_tables([again, told.cast(changes.schema)]) if again.num_rows else told
+        restated = _diff(query, _in_units(before, touched), _in_units(now, touched))
+    return pa.concat_tables([restated, emitted.cast(changes.schema)]) if restated.num_rows else emitted
 
 
-def _parted(before: OutputUnits | None, now: OutputUnits | None) -> int | None:
-    """The first instant at which two may restate differently; None where they are the same."""
+def _first_difference(before: OutputUnits | None, now: OutputUnits | None) -> int | None:
+    """The first instant at which two output units may differ; None if they are equal."""
     if before is now:
         return None
     found: list[int] = []
@@ -80,30 +80,30 @@ def _parted(before: OutputUnits | None, now: OutputUnits | None) -> int | None:
     return min(found, default=None)
 
 
-def _reaching(held: Relation, since: int) -> Relation:
-    """The results that say something of an instant or of a later one."""
+def _ending_after(held: Relation, since: int) -> Relation:
+    """The results that extend to an instant or beyond."""
     late = np.flatnonzero(held.ref + np.ceil(held.hi * 1e6) >= since)
     return held if len(late) == len(held) else held.take(late)
 
 
-def _as(restating: OutputUnits | None, relation: Relation) -> Relation:
-    return relation if restating is None else restating.segments(relation).without_empty_groups()
+def _in_units(units: OutputUnits | None, relation: Relation) -> Relation:
+    return relation if units is None else units.segments(relation).without_empty_groups()
 
 
-def _compared(standing: ContinuousQuery, old: Relation, new: Relation) -> pa.Table:
-    return difference(selected(old, standing.output), selected(new, standing.output)).table
+def _diff(query: ContinuousQuery, old: Relation, new: Relation) -> pa.Table:
+    return difference(selected(old, query.output), selected(new, query.output)).table
 
 
-def _only_alters(restating: OutputUnits | None) -> bool:
-    return restating is None or (not restating.cease.steps and restating.end is None)
+def _only_alters(units: OutputUnits | None) -> bool:
+    return units is None or (not units.cease.steps and units.end is None)
 
 
-def _said_again(held: Relation, before: OutputUnits | None, now: OutputUnits | None) -> pa.Table:
-    """The parts of results that are restated otherwise now: each as it was said, and right after it as it is now."""
+def _restate_parts(held: Relation, before: OutputUnits | None, now: OutputUnits | None) -> pa.Table:
+    """The parts of results whose units changed: each in its old units (``-U``), directly followed by its new ones (``+U``)."""
     parts = _Parts.of(held.ref, held.lo, held.hi)
     for name in held.columns.modelled:
-        for when, restating in (("before", before), ("now", now)):
-            steps = None if restating is None else restating.alter.steps.get(name)
+        for when, units in (("before", before), ("now", now)):
+            steps = None if units is None else units.alter.steps.get(name)
             if steps is not None:
                 columns = described_columns(held.columns, held.keys, held.group, held.unmodelled, steps)
                 parts.cut(f"{when} {name}", steps.located(columns, len(held)))
@@ -118,35 +118,35 @@ def _said_again(held: Relation, before: OutputUnits | None, now: OutputUnits | N
         models[name], err[name], _ = restate(
             models[name], found.lo, found.hi, err[name], np.arange(len(chosen)), own
         )
-    said = pa.Table.from_batches([replace(found, models=models, err=err, drift={}).to_segments()])
-    return said.append_column("kind", pa.array(np.where(new, "+U", "-U"), pa.string()))
+    table = pa.Table.from_batches([replace(found, models=models, err=err, drift={}).to_segments()])
+    return table.append_column("kind", pa.array(np.where(new, "+U", "-U"), pa.string()))
 
 
-def _told(restating: OutputUnits | None, output: Columns) -> bool:
-    """Whether the output's own columns tell which rows are restated."""
-    if restating is None:
+def _units_by_output_columns(units: OutputUnits | None, output: Columns) -> bool:
+    """Whether the output's own columns determine the units of a row."""
+    if units is None:
         return True
-    every = [*restating.alter.steps.values(), *restating.cease.steps.values()]
+    every = [*units.alter.steps.values(), *units.cease.steps.values()]
     return all(name in output.names for steps in every for name in steps.columns)
 
 
-def _rows(changes: pa.Table, output: Columns, restating: OutputUnits) -> pa.Table:
-    """Rows of a changelog restated; the parts of an old row each right before those of the new one."""
+def _convert_rows(changes: pa.Table, output: Columns, units: OutputUnits) -> pa.Table:
+    """Convert changelog rows to output units; each part of an old row directly precedes that of the new row."""
     if not changes.num_rows:
         return changes
-    if restating.cease.steps or restating.end is not None:
-        return _rows_cut_short(changes, output, restating)
-    altered = {name: one for name, one in restating.alter.steps.items() if name in output.modelled}
+    if units.cease.steps or units.end is not None:
+        return _convert_cut_rows(changes, output, units)
+    altered = {name: one for name, one in units.alter.steps.items() if name in output.modelled}
     ref, lo, hi = (whole(changes.column(name)) for name in ("ref", "lo", "hi"))
     parts = _Parts.of(ref.view(pa.int64()).to_numpy(), lo.to_numpy(), hi.to_numpy())
     for name, steps in altered.items():
         columns = {one: whole(changes.column(one)) for one in steps.columns}
         parts.cut(name, steps.located(columns, changes.num_rows))
-    return _altered(changes, parts)
+    return _apply_parts(changes, parts)
 
 
 class _Maps(NamedTuple):
-    """The map of each row: its scale and shift as doubles, and how far these may be from the exact ones."""
+    """The affine map of each row: scale and shift as doubles, and bounds of their distance from the exact ones."""
 
     a: FloatArray
     b: FloatArray
@@ -154,12 +154,12 @@ class _Maps(NamedTuple):
     b_off: FloatArray
 
     def take(self, rows: IntArray) -> _Maps:
-        """Those of some rows."""
+        """The maps of some rows."""
         return _Maps(*(one[rows] for one in self))
 
 
 class _Parts:
-    """Rows cut where one of their attributes is restated otherwise, each part with its maps."""
+    """Rows cut where the units of one of their attributes change, each part with its maps."""
 
     def __init__(self, row: IntArray, ref: IntArray, lo: FloatArray, hi: FloatArray) -> None:
         self.row, self.ref, self.lo, self.hi = row, ref, lo, hi
@@ -168,11 +168,11 @@ class _Parts:
 
     @classmethod
     def of(cls, ref: IntArray, lo: FloatArray, hi: FloatArray) -> _Parts:
-        """Whole rows."""
+        """Start with uncut rows."""
         return cls(np.arange(len(ref)), ref, lo, hi)
 
     def cut(self, name: str, located: Located) -> None:
-        """Where the map of an attribute changes."""
+        """Cut the rows where the map of an attribute changes."""
         found = cut_at_steps(self.ref, self.lo, self.hi, located.cell[self.row], located.steps)
         if (found.step < 0).all():
             return
@@ -186,13 +186,13 @@ class _Parts:
         self.maps[name] = _Maps(*(np.append(one, none)[found.step] for one, none in every))
 
     def map(self, name: str) -> _Maps:
-        """The maps of every part; where nothing is restated scales are 1 and shifts 0."""
+        """The maps of every part; the identity (scale 1, shift 0) if the attribute is not altered."""
         zeros = np.zeros(len(self.row))
         return self.maps[name] if name in self.maps else _Maps(zeros + 1.0, zeros, zeros, zeros)
 
 
-def _altered(changes: pa.Table, parts: _Parts) -> pa.Table:
-    """The rows as their parts say."""
+def _apply_parts(changes: pa.Table, parts: _Parts) -> pa.Table:
+    """Apply the maps of the parts to the rows."""
     if not parts.maps:
         return changes
     order = np.arange(len(parts.row))
@@ -220,13 +220,13 @@ def _altered(changes: pa.Table, parts: _Parts) -> pa.Table:
 
 
 def _paired(row: IntArray, new: BoolArray) -> IntArray:
-    """The order in which parts stand: those of an old row each before the part of the new row that replaces it."""
+    """Order parts so that each part of an old row directly precedes the part of the new row that replaces it."""
     first = np.searchsorted(row, row)
     return np.lexsort((new, np.arange(len(row)) - first, row - new))
 
 
-def _rows_cut_short(changes: pa.Table, output: Columns, restating: OutputUnits) -> pa.Table:
-    """The same where rows end, as an attribute is not there or the query ends."""
+def _convert_cut_rows(changes: pa.Table, output: Columns, units: OutputUnits) -> pa.Table:
+    """Convert changelog rows that an absent attribute or the query's end cuts short."""
     n = changes.num_rows
     batch = changes.combine_chunks().to_batches()[0]
     kind = batch.column("kind")
@@ -244,7 +244,7 @@ def _rows_cut_short(changes: pa.Table, output: Columns, restating: OutputUnits) 
         unmodelled={name: batch.column(name) for name in output.unmodelled_names}
         | {_FROM: pa.array(np.arange(n))},
     )
-    found = restating.segments(each)
+    found = units.segments(each)
     row = found.unmodelled[_FROM].to_numpy()
     kinds = kind.take(pa.array(row))
     table = pa.Table.from_batches([found.to_segments()]).append_column("kind", kinds)
@@ -256,7 +256,7 @@ def _rows_cut_short(changes: pa.Table, output: Columns, restating: OutputUnits) 
 
 
 def instants(times: pa.ChunkedArray | pa.Array) -> IntArray:
-    """Times of whatever unit as microseconds; 0 where there is none."""
+    """Convert times of any unit to microseconds; nulls become 0."""
     if pa.types.is_timestamp(times.type) and times.type.unit == "us" and not times.null_count:
         plain = whole(times)
         return np.asarray(plain.view(pa.int64()).to_numpy())

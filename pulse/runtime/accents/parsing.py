@@ -1,7 +1,7 @@
-"""What lines of a log and texts in a stream's rows say: accents and punctuation (semantics 8.1, 8.7).
+"""Parse accents and punctuation from lines of a log and texts in a stream's rows (semantics 8.1, 8.7).
 
-A feed's accents are alike: they name a key, and a map that many have. Such texts are read without a parser; all others by
-:mod:`pulse.stream.accents.text`, which says the same of both.
+Most accents of a feed have one form: they name a key and one of a few maps. A regular expression reads these; all others go to
+:mod:`pulse.stream.accents.text`, which gives the same result for both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from pulse.core.errors import PulseError, TimestampError
 from pulse.core.time import parse_instant
-from pulse.runtime.accents.compacted_maps import listing
+from pulse.runtime.accents.compacted_maps import rows_with_values
 from pulse.stream.accents.accents import (
     Accent,
     AccentError,
@@ -32,9 +32,11 @@ _EPOCH = datetime(1970, 1, 1)
 _WORDS = ("true", "false", "null", "not", "and", "or", "in", "is", "between", "timestamp")
 
 
-def of_line(line: str, time: str, last: int) -> Control | None:
-    """What a line of a log says; remarks and empty lines say nothing. ``last``: the instant of the control before it, which
-    punctuation has that names none."""
+def parse_line(line: str, time: str, last: int) -> Control | None:
+    """Parse a line of a log; None for comments and empty lines.
+
+    ``last`` is the instant of the previous control, which punctuation without an instant takes.
+    """
     text = line.strip()
     if not text or text.startswith("#"):
         return None
@@ -42,23 +44,23 @@ def of_line(line: str, time: str, last: int) -> Control | None:
         return _punctuation(text, last, time)
     instant, bracket, rest = text.partition("[")
     if bracket and not text.startswith("{"):
-        found, at = _named(bracket + rest, time), _instant_or_none(instant.strip())
+        found, at = _keyed_accent(bracket + rest, time), _instant_or_none(instant.strip())
         if found is not None and at is not None:
             return Accent(position=at, description=found[0], primitive=found[1])
     try:
         (control,) = AccentLog.parse([text], where="log", times=[time]).controls
-    except AccentError as e:  # which line of the log it is nobody knows here
+    except AccentError as e:  # the line number in the log is unknown here
         raise AccentError(str(e).removeprefix("log, line 1: ")) from None
     return control
 
 
-def of_row(text: str, at: int | None, time: str, last: int) -> Control:
-    """What the text of a row says, whose time is ``at``; punctuation needs none."""
+def parse_row(text: str, at: int | None, time: str, last: int) -> Control:
+    """Parse the text of a row whose time is ``at``; only punctuation may lack a time."""
     if at is None:
         if text.strip().startswith("["):
             return _punctuation(text, last, time)
-        raise _timeless(text)
-    found = _named(text, time)
+        raise _missing_time(text)
+    found = _keyed_accent(text, time)
     if found is not None:
         return Accent(position=at, description=found[0], primitive=found[1])
     value: Any = text
@@ -75,28 +77,28 @@ def _punctuation(text: str, at: int, time: str) -> Punctuation:
     found = control_from_json(text, position=at, times=[time])
     if isinstance(found, Punctuation):
         return found
-    raise _timeless(text)
+    raise _missing_time(text)
 
 
-def _timeless(text: str) -> AccentError:
+def _missing_time(text: str) -> AccentError:
     return AccentError(
         f"accent {text!r}: expected the time from which results are in the new units, got a row without one"
     )
 
 
-def _named(text: str, time: str) -> tuple[Description, Primitive] | None:
-    """An accent of the rows of one key, if that is what the text is and nothing is wrong with it."""
+def _keyed_accent(text: str, time: str) -> tuple[Description, Primitive] | None:
+    """Fast path: parse a valid accent on the rows of one key; None for any other text."""
     match = _NAMED.fullmatch(text)
     if match is None or match[1] == time or match[1].lower() in _WORDS:
         return None
     primitive = _primitive(match[3])
     if primitive is None or primitive.attribute == match[1]:
         return None
-    return listing(match[1], (match[2],)), primitive
+    return rows_with_values(match[1], (match[2],)), primitive
 
 
 def _instant_or_none(text: str) -> int | None:
-    """An instant, read at once where a program wrote it; None where it is none: why, whoever reads the line in full says."""
+    """Parse an instant, with a fast path for ISO texts; None if invalid: the full parser then reports the error."""
     try:
         if _WRITTEN.fullmatch(text) is None:
             return parse_instant(text)
@@ -108,7 +110,7 @@ def _instant_or_none(text: str) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _primitive(text: str) -> Primitive | None:
-    """A primitive that is read as it would be in any accent; None where it is not one."""
+    """Parse the primitive of an accent; None if it is invalid."""
     try:
         return Accent.parse(f"[[true, {text}]]").primitive
     except PulseError:

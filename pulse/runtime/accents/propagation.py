@@ -1,9 +1,9 @@
-"""Accents on their way through the plan of a running job (semantics 8.2-8.5), one after the other.
+"""Propagate accents through the plan of a running job (semantics 8.2-8.5), one after the other.
 
-Alter data that passes the plan as it is, whatever came before, takes the route of its kind: nothing is kept of it but what it
-comes to (:mod:`pulse.runtime.accents.compacted_maps`). With the first control that does not, the plan's operators are set up, and
-all go through them. Those that are not settled yet are kept beside them: a log may speak of an earlier instant later, and then
-they go again.
+Alter data that passes the plan unchanged, regardless of earlier accents, takes the route of its kind: only its composed map is
+kept (:mod:`pulse.runtime.accents.compacted_maps`). The first other control sets up the plan's operators, through which all later
+controls go. Controls that are not compacted yet stay in a tail beside them: a log may add an earlier instant later, and then the
+tail is replayed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pulse.plan.accents.operators import Known, Operators
 from pulse.plan.accents.routes import route
 from pulse.plan.accents.trace import ended
 from pulse.plan.nodes import Node
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, FEW, CompactedMaps, steps_of, together
+from pulse.runtime.accents.compacted_maps import BEFORE_ALL, COMPACT_AT, CompactedMaps, steps_of, union_of
 from pulse.runtime.accents.query_units import OutputUnits
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.descriptions.description import FALSE, Description
@@ -32,42 +32,39 @@ if TYPE_CHECKING:
 
 
 class Ending(NamedTuple):
-    """The instant at which a job ends, why, and whether the accent is in the stream itself: then it ends where that stands."""
+    """The instant at which a job ends, why, and whether the accent is in the stream itself: then the job ends at its row."""
 
     end: int
     reason: str
     inside: bool
 
     def reached(self, now: int | None) -> bool:
-        """Whether event time has come there."""
+        """Whether event time has reached the end."""
         return self.inside or (now is not None and now >= self.end)
 
 
 @lru_cache(maxsize=64)
 def _routes(plan: Node, mode: Mode) -> dict[Any, Any]:
-    """Routes by kind of alteration, as they are found: the same for all that run a plan in this process."""
+    """A cache of routes by kind of alteration, shared by all jobs of a plan in this process."""
     return {}
 
 
 @dataclass
 class AccentPropagation:
-    """What accents of all streams have done to a job's results. Picklable."""
+    """The effect of all streams' accents on a job's results. Picklable."""
 
     altered: dict[str, CompactedMaps] = field(default_factory=dict)  # by attribute of the answer
     ends: dict[str, CompactedMaps] = field(default_factory=dict)
-    inputs: dict[tuple[str, str], CompactedMaps] = field(
-        default_factory=dict
-    )  # settled alter data, by its route
-    closed: dict[str, Description] = field(default_factory=dict)  # settled punctuation, likewise
+    # Compacted alter data, by stream and attribute, and punctuation, by stream.
+    inputs: dict[tuple[str, str], CompactedMaps] = field(default_factory=dict)
+    closed: dict[str, Description] = field(default_factory=dict)
     tail: list[tuple[str, Control]] = field(default_factory=list)
-    before: tuple[Known, ...] | None = (
-        None  # what the operators know before the tail; None: there are none yet
-    )
+    before: tuple[Known, ...] | None = None  # state of the operators before the tail; None: not set up yet
     after: tuple[Known, ...] | None = None
     ending: Ending | None = None
 
     def add(self, predictor: Predictor, new: Iterable[tuple[str, Control]]) -> None:
-        """Controls, each after those of its instant."""
+        """Add controls, each after earlier ones of its instant."""
         more = sorted(new, key=lambda pair: pair[1].position)
         if not more:
             return
@@ -78,27 +75,27 @@ class AccentPropagation:
         self.tail += more
         if self.before is None:
             self.before = self._set_up(predictor)
-            self._again(predictor)
+            self._replay(predictor)
         elif len(self.tail) > len(more) and self.tail[-len(more) - 1][1].position > more[0][1].position:
-            self._again(predictor)
+            self._replay(predictor)
         elif self.ending is None:
             self.after = self._push(predictor, self.after, more)
 
     @property
     def size(self) -> int:
-        """How much is known of what is altered and where it ends."""
+        """The number of maps and of controls kept."""
         return sum(map(len, (*self.altered.values(), *self.ends.values()))) + len(self.tail)
 
-    def settle(self, predictor: Predictor, horizon: int) -> None:
-        """No result before the horizon is asked for any more.
+    def compact(self, predictor: Predictor, horizon: int) -> None:
+        """Compact the effect of controls up to the horizon, before which no result is needed.
 
-        What leaves the tail does not go through again: all that came of it has to be settled with it, few or many.
+        Controls that leave the tail are not replayed: all their results must be compacted with them, however few.
         """
-        if sum(pair[1].position <= horizon for pair in self.tail) < FEW:
+        if sum(pair[1].position <= horizon for pair in self.tail) < COMPACT_AT:
             return
         time = predictor.standing.query.plan.columns.time
         results = (*self.altered.values(), *self.ends.values())
-        horizon = min((one.settles_until(horizon, time) for one in results), default=horizon)
+        horizon = min((one.compactable_until(horizon, time) for one in results), default=horizon)
         self.tail.sort(key=lambda pair: pair[1].position)
         old = [pair for pair in self.tail if pair[1].position <= horizon]
         self.tail = self.tail[len(old) :]
@@ -108,24 +105,24 @@ class AccentPropagation:
                     change = Alteration(one.position, one.description, one.primitive.alpha)
                     self.inputs.setdefault((stream, one.attribute), CompactedMaps()).add([change])
                 elif isinstance(one, Punctuation):
-                    self.closed[stream] = together([self.closed.get(stream, FALSE), one.description])
-            for (stream, _), turns in self.inputs.items():
-                turns.settle(horizon, predictor.specs[stream].schema.time)
+                    self.closed[stream] = union_of([self.closed.get(stream, FALSE), one.description])
+            for (stream, _), maps in self.inputs.items():
+                maps.compact(horizon, predictor.specs[stream].schema.time)
         else:
             operators = self._operators(predictor, self.before)
             for stream, one in old:
                 operators.push(stream, one)
             self.before = operators.state
-        for turns in results:
-            turns.settle(horizon, time)
+        for maps in results:
+            maps.compact(horizon, time)
 
     def forget(self, rows: Description) -> None:
-        """No result of these rows is asked for any more; they are told by the names of the answer."""
+        """Free the maps of rows, described by the answer's columns, that have no more results."""
         for one in (*self.altered.values(), *self.ends.values()):
             one.forget(rows)
 
-    def restating(self, time: str) -> OutputUnits | None:
-        """What is done to results."""
+    def output_units(self, time: str) -> OutputUnits | None:
+        """The output units of results; None if nothing is altered, dropped or ended."""
         alter, cease = steps_of(self.altered, time), steps_of(self.ends, time)
         if not alter and not cease and self.ending is None:
             return None
@@ -137,14 +134,14 @@ class AccentPropagation:
     def _take_route(
         self, predictor: Predictor, routes: dict[Any, Any], stream: str, control: Control
     ) -> bool:
-        """Whether a control passes whatever came before; then what comes of it is noted."""
+        """Apply a control by its route; False if it has none and must go through the operators."""
         if isinstance(control, Punctuation):
             return True
-        hears = predictor.hears[stream]
-        if not isinstance(control.primitive, AlterData) or hears.policy.choice(control) == "exception":
+        options = predictor.hears[stream]
+        if not isinstance(control.primitive, AlterData) or options.policy.choice(control) == "exception":
             return False
-        plan, said = predictor.standing.query.plan, control.description.attributes
-        key = stream, control.attribute, control.primitive.alpha, said
+        plan, columns = predictor.standing.query.plan, control.description.attributes
+        key = stream, control.attribute, control.primitive.alpha, columns
         if key not in routes:
             routes[key] = route(plan, *key, predictor.mode)
         found = routes[key]
@@ -160,24 +157,24 @@ class AccentPropagation:
     def _operators(self, predictor: Predictor, state: tuple[Known, ...] | None) -> Operators:
         domains = {name: one.domain for name, one in predictor.hears.items()}
         plan = predictor.standing.query.plan
-        # Whatever came before, the next description may speak of what was altered.
+        # The next description may use an altered attribute, whatever came before.
         return Operators(
             plan, domains=domains, mode=predictor.mode, state=state, careful=frozenset(predictor.hears)
         )
 
     def _set_up(self, predictor: Predictor) -> tuple[Known, ...]:
-        """What the operators know once all that is settled went through; what comes out is known already."""
+        """The operators' state after all compacted controls; their output is already recorded."""
         operators = self._operators(predictor, None)
-        for (stream, name), turns in self.inputs.items():
-            for at, where, map in turns.alterations():
+        for (stream, name), maps in self.inputs.items():
+            for at, where, map in maps.alterations():
                 operators.push(stream, Accent.of(where, AlterData(name, map), position=at))
         for stream, where in self.closed.items():
             operators.push(stream, Punctuation(position=BEFORE_ALL, description=where))
         self.inputs, self.closed = {}, {}
         return operators.state
 
-    def _again(self, predictor: Predictor) -> None:
-        """Send the tail through once more."""
+    def _replay(self, predictor: Predictor) -> None:
+        """Replay the tail through the operators."""
         self.tail.sort(key=lambda pair: pair[1].position)
         self.ending = None
         for one in (*self.altered.values(), *self.ends.values()):
@@ -193,26 +190,26 @@ class AccentPropagation:
         operators = self._operators(predictor, state)
         out: tuple[Control, ...] = ()
         for stream, one in controls:
-            hears = predictor.hears[stream]
-            if isinstance(one, Accent) and hears.policy.choice(one) == "exception":
-                said = f"stream {stream}: the policy is to stop at {one} on '{one.attribute}'"
-                reason = ended(one, said)
+            options = predictor.hears[stream]
+            if isinstance(one, Accent) and options.policy.choice(one) == "exception":
+                message = f"stream {stream}: the policy is to stop at {one} on '{one.attribute}'"
+                reason = ended(one, message)
             else:
                 out, reason = operators.push(stream, one)
             if reason:
-                self.ending = Ending(one.position, reason, hears.column is not None)
+                self.ending = Ending(one.position, reason, options.column is not None)
                 break
-            self._note(out)
+            self._record(out)
         return operators.state
 
-    def _note(self, out: Iterable[Control]) -> None:
+    def _record(self, out: Iterable[Control]) -> None:
         for one in out:
             if not isinstance(one, Accent):
                 continue
             if isinstance(one.primitive, AlterData):
-                turns, map = self.altered, one.primitive.alpha
+                maps, map = self.altered, one.primitive.alpha
             else:
                 added = isinstance(one.primitive, AddAttribute)
-                turns, map = self.ends, Affine("1/2") if added else Affine(2)
+                maps, map = self.ends, Affine("1/2") if added else Affine(2)
             change = Alteration(one.position, one.description, map)
-            turns.setdefault(one.attribute, CompactedMaps()).add([change])
+            maps.setdefault(one.attribute, CompactedMaps()).add([change])

@@ -1,6 +1,6 @@
-"""What a job does about accents: what it reads in the units of the start, and its answer restated (semantics 8.2-8.5, 8.8).
+"""Derive the unit maps of a query's inputs and output from its streams' accents (semantics 8.2-8.5, 8.8).
 
-Workers get it with the job: they see all accents, whatever data they have.
+The driver sends them to workers with the job, so each worker applies all accents, whatever data it reads.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ AS_OF = " as of "
 
 
 class QueryAbortedError(AbortedError):
-    """The query met an accent that it cannot go on after; ``emitted`` is its answer before that instant, which stays valid."""
+    """The query met an accent after which it cannot continue; ``emitted`` is its answer before that instant, still valid."""
 
     emitted: Any = None
 
 
 def aborted(reason: str, emitted: Any) -> QueryAbortedError:
-    """The error that ends a query, with what it gave."""
+    """The error that ends a query, with the answer so far."""
     error = QueryAbortedError(reason)
     error.emitted = emitted
     return error
@@ -54,9 +54,15 @@ def aborted(reason: str, emitted: Any) -> QueryAbortedError:
 
 @dataclass(frozen=True)
 class Evolution:
-    """What is asked about accents: logs by stream, for models that were fitted without theirs; policies by stream; and whether
-    operators may hold accents (``accumulate``) or abort where their output cannot say what is described. With ``later`` the logs
-    come after those that models hold already: to see what would become of them."""
+    """The accent options of a query.
+
+    Parameters
+    ----------
+    logs : by stream, the log of a model that was fitted without it
+    policies : by stream, the policy at accents
+    mode : whether operators hold accents whose description their output cannot express (``accumulate``) or abort
+    later : whether the logs follow those that the models already hold, to preview their effect
+    """
 
     logs: Mapping[str, AccentLog] = field(default_factory=dict)
     policies: Mapping[str, Policy] = field(default_factory=dict)
@@ -66,7 +72,7 @@ class Evolution:
 
 @dataclass(frozen=True)
 class OutputUnits:
-    """What is done to an answer. ``end`` is the instant at which the query ends, and ``reason`` why."""
+    """The unit maps applied to an answer. ``end`` is the instant at which the query ends, and ``reason`` why."""
 
     alter: Alter
     cease: Presence
@@ -74,7 +80,7 @@ class OutputUnits:
     reason: str = ""
 
     def segments(self, relation: Relation) -> Relation:
-        """In the units in force at each instant, up to the end."""
+        """Convert segments to the units in force at each instant, up to the end."""
         relation = self.alter.segments(self.cease.segments(relation))
         if self.end is None:
             return relation
@@ -83,11 +89,11 @@ class OutputUnits:
         return relation.take(rows, lo=lo[rows], hi=hi[rows])
 
     def samples(self, samples: Samples) -> Samples:
-        """The same at instants."""
+        """Convert samples likewise."""
         return self._ended(self.alter.samples(self.cease.samples(samples)))
 
     def on_stretches(self, samples: Samples) -> tuple[Samples, dict[str, Located] | None]:
-        """The same, with what is left to alter while tuples are made of them."""
+        """Convert samples likewise; also return the maps left to apply while they become tuples, or None."""
         found = self.alter.on_stretches(samples)
         if found is None:
             return self.samples(samples), None
@@ -102,18 +108,18 @@ class OutputUnits:
 
 @dataclass(frozen=True)
 class JobAccents:
-    """For the streams of a plan by the names of its scans; picklable."""
+    """The input units of a plan's streams, by scan name, and its output units. Picklable."""
 
     undoing: Mapping[str, InputUnits] = field(default_factory=dict)
     restating: OutputUnits | None = None
 
     @property
     def ends(self) -> str:
-        """Why the query ends at an accent; empty where it goes on."""
+        """The reason why the query ends at an accent; empty if it continues."""
         return "" if self.restating is None or self.restating.end is None else self.restating.reason
 
     def check_end(self, emitted: Any) -> None:
-        """Raise the error of a query that ends at an accent, with what it gave."""
+        """Raise the error of a query that ends at an accent, with the answer so far."""
         if self.ends:
             raise aborted(self.ends, emitted)
 
@@ -123,7 +129,7 @@ AS_STORED = Evolution()
 
 
 def logs_of(plan: Node, paths: Mapping[str, ModelRef], evolution: Evolution) -> dict[str, AccentLog]:
-    """The logs of the streams that a plan reads: those stored with their models, or given."""
+    """The logs of the streams that a plan reads, stored with their models or given."""
     found: dict[str, AccentLog] = {}
     for name in sorted({scan.stream for scan in scans(plan)}):
         stored = paths[name].open().accents
@@ -150,7 +156,17 @@ def follow(
     first: int | None = None,
     logs: Mapping[str, AccentLog] | None = None,
 ) -> Accented:
-    """What becomes of the accents of a plan's streams, all or the first ones of each; the plan is not rewritten yet."""
+    """Propagate the accents of a plan's streams, all or the first ones of each; the plan is not rewritten yet.
+
+    Parameters
+    ----------
+    plan : the query's plan
+    paths : by stream, its model
+    evolution : the accent options of the query
+    told : whether to trace the outcome of every accent, default False
+    first : number of accents per stream, default all
+    logs : the streams' logs, default those of :func:`logs_of`
+    """
     logs = logs_of(plan, paths, evolution) if logs is None else logs
     if first is not None:
         logs = {name: log[:first] for name, log in logs.items()}
@@ -160,53 +176,53 @@ def follow(
 
 
 def job_accents(plan: Node, paths: Mapping[str, ModelRef], evolution: Evolution) -> JobAccents:
-    """What the workers of a job do about accents."""
+    """The unit maps that a job's workers apply, cached by plan, policies and models."""
     logs = logs_of(plan, paths, evolution)
     if not logs:
         return NO_ACCENTS
     if any(name in evolution.logs or name.partition(AS_OF)[0] in evolution.logs for name in logs):
-        return _made(plan, paths, evolution, logs)
+        return _derive(plan, paths, evolution, logs)
     policies = tuple((name, _policy(evolution, name)) for name in sorted(logs))
     content = tuple((name, paths[name], paths[name].open().stamp) for name in sorted(logs))
     key = plan, evolution.mode, policies, content
     known = plan_cache.get(key)
     if known is None:
-        if len(plan_cache) >= _REMEMBERED:
+        if len(plan_cache) >= _CACHED:
             plan_cache.clear()
-        known = plan_cache[key] = _made(plan, paths, evolution, logs)
+        known = plan_cache[key] = _derive(plan, paths, evolution, logs)
     return known
 
 
-_REMEMBERED = 32  # plans whose accents were worked out; asked again, of the same models, they are there
+_CACHED = 32  # plans in the cache
 plan_cache: dict[Any, JobAccents] = {}
 
 
-def _made(
+def _derive(
     plan: Node, paths: Mapping[str, ModelRef], evolution: Evolution, logs: Mapping[str, AccentLog]
 ) -> JobAccents:
     found = follow(plan, paths, evolution, logs=logs)
-    undoing = {
+    inputs = {
         name: one
         for name, log in logs.items()
-        if (one := _undoing(paths[name].open(), log, _policy(evolution, name))) is not None
+        if (one := _input_units(paths[name].open(), log, _policy(evolution, name))) is not None
     }
     if found.is_empty:
-        return JobAccents(undoing)
-    restating = OutputUnits(Alter(found.steps()), Presence(found.ends()), found.aborted_at, found.reason)
-    return JobAccents(undoing, restating)
+        return JobAccents(inputs)
+    output = OutputUnits(Alter(found.steps()), Presence(found.ends()), found.aborted_at, found.reason)
+    return JobAccents(inputs, output)
 
 
 def _policy(evolution: Evolution, name: str) -> Policy:
     return evolution.policies.get(name, evolution.policies.get(name.partition(AS_OF)[0], Policy()))
 
 
-def _undoing(model: Model, log: AccentLog, policy: Policy) -> InputUnits | None:
-    """From what is stored to what the query is evaluated on: the units of the start, but for what is ignored."""
+def _input_units(model: Model, log: AccentLog, policy: Policy) -> InputUnits | None:
+    """The maps from stored segments to the units of evaluation: those of the stream's start, except for ignored accents."""
     time = model.schema.time
     evolving = Alter(log.evolving(policy).steps(time)).inverse()
     cease = Presence(log.evolving(policy).told(model.schema).gaps(model.schema), stored=True)
     if model.manifest.accents is None:
-        # A tuple of before is held until the next one, whatever the accent: only what begins after it is surely in its units.
+        # A tuple before the accent holds until the next one: only segments that begin after the accent are surely in its units.
         held, lines = (
             frozenset(name for name, truth in model.schema.modelled if truth is one)
             for one in (Truth.STEP, Truth.LINEAR)
@@ -219,8 +235,8 @@ def _undoing(model: Model, log: AccentLog, policy: Policy) -> InputUnits | None:
             return InputUnits((), _name(log, policy), cease, rounding) if there else None
         if log.needs_tuples(model.schema):
             raise UnsupportedAccentError(
-                f"{model.path}: its fit undid accents that only its tuples can tell, and so cannot show values as recorded, as "
-                "the policy to ignore alter data asks; fit the tuples without these accents"
+                f"{model.path}: its fit undid accents that depend on tuples' values, so values as recorded, which the policy to "
+                "ignore alter data needs, are lost; fit the tuples without these accents"
             )
         return InputUnits((Alter(log.steps(time)), evolving), _name(log, policy), cease, rounding)
     return InputUnits(alters, _name(log, policy), cease)
@@ -235,9 +251,9 @@ def _loses_keys(plan: Node) -> bool:
 
 
 def _domain(model: Model, log: AccentLog) -> Domain:
-    """The values that key columns have in a model, of those that descriptions speak of: no other row will ever come."""
-    said = {name for one in log.controls for name in one.description.attributes}
-    named = [name for name in model.schema.key_names if name in said]
+    """The values of a model's key columns that descriptions use: a stored model gains no other keys."""
+    described = {name for one in log.controls for name in one.description.attributes}
+    named = [name for name in model.schema.key_names if name in described]
     if not named:
         return Domain()
     keys = model.keys()
@@ -253,7 +269,7 @@ class EvolutionError(PulseError, ValueError):
 def evolution_of(
     schemas: Mapping[str, Any], accents: Any, policies: Any, *, accumulate: bool = True, later: bool = False
 ) -> Evolution:
-    """What a user asks: logs and policies by stream, or one for the only stream."""
+    """Build the accent options from user arguments: logs and policies by stream, or one for the only stream."""
     logs = {
         name: log
         for name, given in _by_stream(accents, schemas, "accents").items()
@@ -273,6 +289,4 @@ def _by_stream(given: Any, schemas: Mapping[str, Any], what: str, every: bool = 
         return dict(given)
     if every or len(schemas) == 1:
         return dict.fromkeys(schemas, given)
-    raise EvolutionError(
-        f"{what}: say of which stream, as there are {', '.join(schemas)}: {what}={{'NAME': …}}"
-    )
+    raise EvolutionError(f"{what}: name the stream, one of {', '.join(schemas)}: {what}={{'NAME': …}}")

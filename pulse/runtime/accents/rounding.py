@@ -1,4 +1,4 @@
-"""Models of a running stream with bounds that hold for tuples as they were recorded (semantics 1.5, 8.1)."""
+"""Widen the bounds of a running stream's models so that they hold for tuples as recorded (semantics 1.5, 8.1)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pulse.operators.units.to_base_units import with_rounding
 from pulse.validation.revisions.history import AcceptedTuples
 
 Shifts = Mapping[str, Mapping[str, float]]
-"""By stream and attribute, the largest shift by which its tuples were undone."""
+"""By stream and attribute, the largest shift that brought its tuples to base units."""
 
 
 def rounded(taken: Mapping[str, AcceptedTuples], shifts: Shifts) -> dict[str, AcceptedTuples]:
-    """Add to the bounds of models what rounding did to their tuples as these were undone.
+    """Add to the bounds of models the rounding error of their tuples' conversion to base units.
 
-    Validators check tuples in the units of the start, which are doubles near what was recorded: the truth is within the models'
-    bounds and that rounding.
+    Validators check tuples in base units, which are doubles near the exact conversion of the recorded values: the truth lies
+    within the models' bounds plus that rounding.
     """
     found = dict(taken)
     for stream, one in taken.items():

@@ -1,4 +1,4 @@
-"""Accents among the rows of a stream, and its tuples without them: stretches between accents are copied whole."""
+"""Split a batch into tuples and accents; long runs of tuples between accents are sliced, not filtered."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.runtime.accents.output_units import instants
-from pulse.runtime.accents.to_base_units import encoded, whole
+from pulse.runtime.accents.to_base_units import encode_keys, whole
 
-_STRETCH = 1000  # rows that are copied as fast as one stretch of them is found
+_RUN = 1000  # rows per run from which slicing is faster than filtering
 
 
 class SplitRows(NamedTuple):
-    """A batch's tuples, with keys told by codes where accents are among them; the place of the last accent before each, None
-    where there is none in the batch; and the accents with their places, times and texts."""
+    """A batch's tuples, with dictionary-encoded keys if it has accents; ``rows``, the place of the last accent before each tuple,
+    None if the batch has no accents; and the accents with their places, times and texts."""
 
     data: pa.Table
     rows: IntArray | None
-    said: list[tuple[int, int | None, str]]
+    accents: list[tuple[int, int | None, str]]
 
 
-def apart(table: pa.Table, column: str, time: str, keys: Collection[str]) -> SplitRows:
-    """The tuples of a batch and its accents, which are in this ``column``."""
+def split_controls(table: pa.Table, column: str, time: str, keys: Collection[str]) -> SplitRows:
+    """Split the accents, which are in this ``column``, from the tuples of a batch."""
     data, places = table.drop_columns([column]), accent_rows(table, column)
     if not len(places):
         return SplitRows(data, None, [])
-    told = table.select([time, column]).take(pa.array(places))
-    missing = told.column(time).is_null().to_pylist()
-    at, texts = instants(told.column(time)), told.column(column).to_pylist()
-    said = [
+    marked = table.select([time, column]).take(pa.array(places))
+    missing = marked.column(time).is_null().to_pylist()
+    at, texts = instants(marked.column(time)), marked.column(column).to_pylist()
+    accents = [
         (int(place), None if null else int(when), str(text))
         for place, null, when, text in zip(places, missing, at, texts, strict=True)
     ]
     lengths = np.diff(np.concatenate(([-1], places, [table.num_rows]))) - 1
     rows = np.repeat(np.concatenate(([0], places)), lengths)
-    return SplitRows(_without(encoded(data, keys), places, lengths), rows, said)
+    return SplitRows(_without(encode_keys(data, keys), places, lengths), rows, accents)
 
 
 def accent_rows(table: pa.Table, column: str) -> IntArray:
-    """The rows that are accents: a blank text is none."""
+    """The rows that hold accents; blank texts do not count."""
     found = table.column(column)
     if found.null_count == len(found):
         return np.zeros(0, np.int64)
     places = _valid(whole(found))
     texts = whole(found).take(pa.array(places)).cast(pa.string())
-    said: BoolArray = np.asarray(pc.not_equal(pc.utf8_trim_whitespace(texts), ""))
-    return places[said]
+    filled: BoolArray = np.asarray(pc.not_equal(pc.utf8_trim_whitespace(texts), ""))
+    return places[filled]
 
 
 def _valid(column: pa.Array) -> IntArray:
-    """The rows that are not null. Few are, so that of their bits whole bytes are passed over."""
+    """The rows that are not null. Most rows are null: zero bytes of the validity bitmap are skipped."""
     bitmap = column.buffers()[0]
     if bitmap is None:
         return np.arange(len(column))
@@ -67,11 +67,11 @@ def _valid(column: pa.Array) -> IntArray:
 
 
 def _without(table: pa.Table, places: IntArray, lengths: IntArray) -> pa.Table:
-    """All rows but these, between which stretches of such ``lengths`` lie. Long ones are copied whole."""
-    if len(places) * _STRETCH > table.num_rows:
-        kept = np.ones(table.num_rows, bool)
-        kept[places] = False
-        return table.filter(pa.array(kept))
+    """Remove the rows at ``places``; ``lengths`` are those of the runs between them."""
+    if len(places) * _RUN > table.num_rows:
+        keep = np.ones(table.num_rows, bool)
+        keep[places] = False
+        return table.filter(pa.array(keep))
     begins = np.append(0, places + 1)
     parts = [table.slice(a, n) for a, n in zip(begins, lengths, strict=True) if n]
     return pa.concat_tables(parts).combine_chunks() if parts else table.slice(0, 0)

@@ -1,4 +1,4 @@
-"""Alter data that stored segments still show, undone as they are read; and what they hold across a drop (semantics 8.1)."""
+"""Convert stored segments to the units of the query as they are read, and cut them at drops (semantics 8.1)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pulse.operators.units.to_base_units import UndoneRounding
 
 @dataclass(frozen=True)
 class InputUnits:
-    """What is done to the segments of a stream that are read; ``name`` tells it from any other."""
+    """The unit maps applied to a stream's segments on reading; ``name`` identifies them."""
 
     alters: tuple[Alter, ...] = field(compare=False)
     name: str = ""
-    # Where there is nothing, whatever a model holds across it.
+    # Where an attribute is absent, even if a model continues across it.
     cease: Presence = field(default=Presence({}), compare=False)
-    # What the fit rounded when it undid the tuples.
+    # The rounding of tuples that the fit converted to base units.
     rounding: UndoneRounding | None = field(default=None, compare=False)
 
     @property
     def columns(self) -> set[str]:
-        """What its descriptions compare."""
+        """The columns that the descriptions compare."""
         every = [*(alter.steps for alter in self.alters), self.cease.steps]
         found = {name for one in every for steps in one.values() for name in steps.columns}
         return found if self.rounding is None else found | self.rounding.columns
 
     def segments(self, relation: Relation) -> Relation:
-        """In the units that the query is evaluated in."""
+        """Convert segments to the units that the query is evaluated in."""
         if self.rounding is not None:
             relation = self.rounding.segments(relation)
         relation = self.cease.segments(relation)  # before alterations cut what the fit made

@@ -1,4 +1,4 @@
-"""How a running stream's accents come, and what of them a job can follow (semantics 8.1, 8.8)."""
+"""Options of a running stream's accents, and the check of what a job can follow (semantics 8.1, 8.8)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AccentOptions:
-    """How a stream's accents come: in a ``column`` of its rows, else from a log. ``attributes`` are all that its data has,
-    ``unread`` those of its models that the query does not read, ``absent`` those that are not there until an accent adds
-    them. ``domain`` promises the values of its keys."""
+    """The accent options of a stream.
+
+    Parameters
+    ----------
+    column : the column of its rows that holds accents, default None: they come from a log
+    policy : the reaction to each kind of accent
+    attributes : all attributes of its data
+    unread : modelled attributes that the query does not read
+    absent : attributes that are missing until an accent adds them
+    domain : the promised values of its keys, default none
+    stream : its name
+    others : columns of its rows that only descriptions use, with their types
+    fixed : attributes that cannot be altered in this job, and why
+    """
 
     column: str | None = None
     policy: Policy = field(default_factory=Policy)
@@ -35,8 +46,8 @@ class AccentOptions:
     absent: tuple[str, ...] = ()
     domain: Domain = NO_PROMISES
     stream: str = ""
-    others: tuple[tuple[str, pa.DataType], ...] = ()  # columns of its rows that only descriptions speak of
-    fixed: tuple[tuple[str, str], ...] = ()  # what cannot be altered in this job, and why
+    others: tuple[tuple[str, pa.DataType], ...] = ()
+    fixed: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(
@@ -52,7 +63,7 @@ class AccentOptions:
         others: Iterable[tuple[str, pa.DataType]] = (),
         fixed: Iterable[tuple[str, str]] = (),
     ) -> AccentOptions:
-        """With what the query does not read found out."""
+        """Build the options, and find the attributes that the query does not read."""
         spec = predictor.specs[stream]
         formed = {name for _, formula in spec.models for name in columns_of(formula)}
         unread = tuple(
@@ -60,18 +71,18 @@ class AccentOptions:
             for name in spec.schema.modelled_names
             if name not in formed and not _reads(predictor, stream, name)
         )
-        own = tuple(name for name in attributes if name != column)  # which is none of the stream's attributes
+        own = tuple(name for name in attributes if name != column)  # the accent column is no attribute
         return cls(column, policy, own, unread, tuple(absent), domain, stream, tuple(others), tuple(fixed))
 
     def check(self, control: Control, schema: StreamSchema) -> None:
-        """Whether the job can do what is said; an :class:`UnsupportedAccentError` names what it cannot, and what helps."""
+        """Check that the job can follow a control; an :class:`UnsupportedAccentError` names the obstacle and a remedy."""
         types = dict(self.others)
         for name, values in (pair for box in control.description.boxes for pair in box):
             if name in schema.names or name not in self.attributes:
-                continue  # of the stream's own names, or of none: who checks it against the stream says so
+                continue  # the check against the stream's schema covers its own and unknown names
             if name not in types:
                 raise UnsupportedAccentError(
-                    f"{control}: its description speaks of '{name}', which this job does not read; expected one of "
+                    f"{control}: its description uses '{name}', which this job does not read; expected one of "
                     f"{', '.join((*schema.names, *types))}; start the job with '{name}' in 'columns', as a plain type"
                 )
             if values.kind and values.kind != kind_of(types[name]):
@@ -88,13 +99,13 @@ class AccentOptions:
 
     @cached_property
     def undeclared(self) -> Description:
-        """The rows that are promised not to come."""
+        """The rows excluded by the promised key values."""
         return FALSE if self.domain == NO_PROMISES else TRUE - self.domain.description
 
 
 def _reads(predictor: Predictor, stream: str, name: str) -> bool:
-    """Whether the query's answer depends on an attribute: whether dropping it would come out, be held because another input has
-    it still (a union's, an intersection's), or end the query."""
+    """Whether the answer depends on an attribute: a drop would pass, be held because another input still has the attribute (in a
+    union or an intersection), or end the query."""
     drop = Accent(position=0, description=TRUE, primitive=DropAttribute(name))
     found = accented(predictor.standing.query.plan, {stream: AccentLog.of([drop])}, told=True)
     return any(one.outcome in ("passes", "is held", "aborts") for one in found.fates)

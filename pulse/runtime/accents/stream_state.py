@@ -1,9 +1,9 @@
-"""What accents and punctuation of a running stream have said so far, and what that means for its tuples (semantics 8.1, 8.7).
+"""The accent state of a running stream, and its effect on tuples (semantics 8.1, 8.7).
 
-Of alterations what they come to is kept (:mod:`pulse.runtime.accents.compacted_maps`), of punctuation which rows come no more. An
-attribute that the feed does not have yet is one that was dropped before all. Once a description speaks of what is altered, or a
-key, the time or an unmodelled attribute is, alterations are kept together (:mod:`pulse.runtime.accents.tuple_maps`), and
-punctuation in the units of the start.
+Alterations are kept as compacted maps (:mod:`pulse.runtime.accents.compacted_maps`), punctuation as a description of closed rows.
+An attribute that the feed does not have yet counts as dropped at the start. Once a description uses an altered attribute, or a
+key, the time or an unmodelled attribute is altered, all alterations are kept in one sequence
+(:mod:`pulse.runtime.accents.tuple_maps`), and punctuation in base units.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
 from pulse.operators.units.to_base_units import RawUndo, lacks
-from pulse.runtime.accents.admission import checked
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, CompactedMaps, settle_all, steps_of, together
+from pulse.runtime.accents.admission import admit
+from pulse.runtime.accents.compacted_maps import BEFORE_ALL, CompactedMaps, compact_all, steps_of, union_of
 from pulse.runtime.accents.stream_options import AccentOptions
-from pulse.runtime.accents.to_base_units import ROW, TuplesToBaseUnits, blank, matching
-from pulse.runtime.accents.tuple_maps import CONTRADICTS, TupleMaps, raw_undo, undone_tuples
+from pulse.runtime.accents.to_base_units import ROW, TuplesToBaseUnits, blank_unread, matching
+from pulse.runtime.accents.tuple_maps import CONTRADICTS, TupleMaps, raw_undo, rebase_tuples
 from pulse.stream.accents.accents import (
     Accent,
     AccentError,
@@ -47,35 +47,37 @@ _END = 1 << 62
 
 @dataclass
 class AccentState:
-    """All that is known of one stream's accents. Picklable.
+    """The state of one stream's accents. Picklable.
 
-    ``since`` of what is said in the stream itself is a place among the rows of the batch at hand; before that batch, all.
+    Accents among the stream's rows are in force from their place in the current batch; those of earlier batches, for all rows.
     """
 
-    undo: dict[str, CompactedMaps] = field(default_factory=dict)
-    gone: dict[str, CompactedMaps] = field(default_factory=dict)
-    exists: Existence | None = None  # None: nothing has come or gone
-    moved: frozenset[str] = frozenset()  # what has come or gone, or is yet to come
-    near: list[Accent] = field(default_factory=list)  # recent alter data, to tell what is said twice
-    last: int | None = None  # the instant of the newest one
+    alterations: dict[str, CompactedMaps] = field(default_factory=dict)
+    absences: dict[str, CompactedMaps] = field(default_factory=dict)
+    exists: Existence | None = None  # None: no attribute was added or dropped
+    moved: frozenset[str] = frozenset()  # attributes added or dropped, or not added yet
+    recent_accents: list[Accent] = field(default_factory=list)  # alter data, to detect duplicates
+    last: int | None = None  # instant of the newest accent
     closed: Description = FALSE
-    # Punctuation of the batch at hand, by place.
+    # Punctuation of the current batch, by place.
     closing: list[tuple[int, Description]] = field(default_factory=list)
-    freed: Description = FALSE  # of keys, of which validators know nothing any more
-    undoing: TuplesToBaseUnits | RawUndo | None = None
-    raw: TupleMaps | None = None  # instead of undo and gone, once only tuples tell
-    spoken: frozenset[str] = frozenset()  # what descriptions speak of
-    drops: dict[str, CompactedMaps] = field(default_factory=dict)  # by instants, of what is modelled and read
-    # By attribute, the largest shift that undid tuples so far: models may be of tuples from before.
+    freed: Description = FALSE  # closed keys whose validator state is freed
+    to_base: TuplesToBaseUnits | RawUndo | None = None
+    # Replaces alterations and absences once maps depend on tuples' values.
+    tuple_maps: TupleMaps | None = None
+    described: frozenset[str] = frozenset()  # attributes that descriptions use
+    # By instant, of modelled attributes that the query reads.
+    drops: dict[str, CompactedMaps] = field(default_factory=dict)
+    # By attribute, the largest shift to base units so far: models may be of earlier tuples.
     shifts: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, hears: AccentOptions) -> AccentState:
-        """Before anything was said."""
-        gone = {
-            name: CompactedMaps(recent=[Alteration(BEFORE_ALL, TRUE, Affine(2))]) for name in hears.absent
+    def of(cls, options: AccentOptions) -> AccentState:
+        """The state before any accent."""
+        absences = {
+            name: CompactedMaps(recent=[Alteration(BEFORE_ALL, TRUE, Affine(2))]) for name in options.absent
         }
-        return cls(gone=gone, moved=frozenset(hears.absent))
+        return cls(absences=absences, moved=frozenset(options.absent))
 
     # -- accents --------------------------------------------------------------------------------------------
 
@@ -83,49 +85,55 @@ class AccentState:
         self,
         controls: Sequence[Control],
         places: Sequence[int] | None,
-        hears: AccentOptions,
+        options: AccentOptions,
         schema: StreamSchema,
     ) -> list[Control]:
-        """Add controls, at their ``places`` in the stream or in a log, or raise what is wrong with one and leave all as it is."""
+        """Admit controls, at their ``places`` in the stream or, if None, by time; if one is invalid, raise and change nothing."""
         last = self.last
         for one in controls:
             if isinstance(one, Accent):
                 if places is not None and last is not None and one.position < last:
-                    raise AccentError(f"{one}: its time is before that of the accent before it")
+                    raise AccentError(f"{one}: its time is before that of the previous accent")
                 last = one.position if last is None else max(last, one.position)
-        altered = [schema.time] if self.raw is not None and self.raw.alters(schema.time) else []
-        taken = checked(controls, hears, schema, near=self.near, moved=self.moved, altered=altered)
+        altered = [schema.time] if self.tuple_maps is not None and self.tuple_maps.alters(schema.time) else []
+        taken = admit(
+            controls, options, schema, recent=self.recent_accents, moved=self.moved, altered=altered
+        )
         exists, moved = self.exists, self.moved
         for one in taken:
             if not isinstance(one, Accent):
                 continue
             alters = isinstance(one.primitive, AlterData)
-            if alters and not moved & {one.attribute, *one.description.attributes, *_told_by(exists, one)}:
+            if alters and not moved & {
+                one.attribute,
+                *one.description.attributes,
+                *_existing_by(exists, one),
+            }:
                 continue
-            exists = _after(exists, one, moved, hears, schema)
+            exists = _existence_after(exists, one, moved, options, schema)
             moved |= set() if alters else {one.attribute}
-        self._tell_raw(taken, places, hears, schema)
+        self._switch_to_tuple_maps(taken, places, options, schema)
         self.exists, self.moved, self.last = exists, moved, last
         for i, one in enumerate(taken):
-            self._note(one, one.position if places is None else places[i], hears, schema, places is None)
+            self._record(one, one.position if places is None else places[i], options, schema, places is None)
         return taken
 
-    def _tell_raw(
+    def _switch_to_tuple_maps(
         self,
         controls: Sequence[Control],
         places: Sequence[int] | None,
-        hears: AccentOptions,
+        options: AccentOptions,
         schema: StreamSchema,
     ) -> None:
-        """Go over to what only tuples tell where controls ask for it; an error, and nothing done, where none can follow."""
+        """Switch to maps that depend on tuples' values if controls require it; raise and change nothing if they are ambiguous."""
         evolving = [
             (i, one)
             for i, one in enumerate(controls)
-            if isinstance(one, Punctuation) or hears.policy.choice(one) != "ignore"
+            if isinstance(one, Punctuation) or options.policy.choice(one) != "ignore"
         ]
-        spoken = self.spoken.union(*(one.description.attributes for _, one in evolving))
-        if self.raw is None and not self._entangled([one for _, one in evolving], schema):
-            self.spoken, self.undoing = spoken, None
+        described = self.described.union(*(one.description.attributes for _, one in evolving))
+        if self.tuple_maps is None and not self._interdependent([one for _, one in evolving], schema):
+            self.described, self.to_base = described, None
             return
         moves, needed = [], _needed(schema)
         for i, one in evolving:
@@ -137,179 +145,191 @@ class AccentState:
             elif one.attribute in needed:
                 added = isinstance(one.primitive, AddAttribute)
                 moves.append(coming(one.attribute, at, one.description, added=added))
-        raw = (TupleMaps.of(self.undo, self.gone) if self.raw is None else self.raw).with_(moves)
+        tuple_maps = (
+            TupleMaps.of(self.alterations, self.absences) if self.tuple_maps is None else self.tuple_maps
+        ).with_(moves)
         by = schema.time if places is None else ROW
-        undoing = raw_undo(self._closed(raw, by), schema, by, hears.unread)
-        self.raw, self.undoing, self.spoken, self.undo, self.gone = raw, undoing, spoken, {}, {}
+        to_base = raw_undo(self._closed(tuple_maps, by), schema, by, options.unread)
+        self.tuple_maps, self.to_base, self.described, self.alterations, self.absences = (
+            tuple_maps,
+            to_base,
+            described,
+            {},
+            {},
+        )
 
-    def _entangled(self, controls: Sequence[Control], schema: StreamSchema) -> bool:
-        """Whether some description speaks of what is altered, or what is not modelled is altered."""
-        altered, spoken = set(self.undo), set(self.spoken)
-        told = {*schema.key_names, schema.time, *schema.unmodelled_names}
+    def _interdependent(self, controls: Sequence[Control], schema: StreamSchema) -> bool:
+        """Whether a description uses an altered attribute, or an attribute that is not modelled is altered."""
+        altered, described = set(self.alterations), set(self.described)
+        unmodelled = {*schema.key_names, schema.time, *schema.unmodelled_names}
         for one in controls:
             if not altered.isdisjoint(one.description.attributes):
                 return True
-            spoken |= one.description.attributes
+            described |= one.description.attributes
             if is_alteration(one):
-                if one.attribute in told or one.attribute in spoken:
+                if one.attribute in unmodelled or one.attribute in described:
                     return True
                 altered.add(one.attribute)
         return False
 
-    def _note(
-        self, control: Control, at: int, hears: AccentOptions, schema: StreamSchema, by_time: bool
+    def _record(
+        self, control: Control, at: int, options: AccentOptions, schema: StreamSchema, by_time: bool
     ) -> None:
         if isinstance(control, Punctuation):
-            said = control.description if self.raw is None else self.raw.back(control.description, at)
-            self.closing.append((-1 if by_time else at, said))
-            self.undoing = None if self.raw is not None else self.undoing
+            rows = (
+                control.description
+                if self.tuple_maps is None
+                else self.tuple_maps.back(control.description, at)
+            )
+            self.closing.append((-1 if by_time else at, rows))
+            self.to_base = None if self.tuple_maps is not None else self.to_base
             return
         if isinstance(control.primitive, AlterData):
-            self.near.append(control)
-        if hears.policy.choice(control) == "ignore":
+            self.recent_accents.append(control)
+        if options.policy.choice(control) == "ignore":
             return
-        self._note_drop(control, at, hears, schema)
-        if self.raw is not None:
+        self._record_drop(control, at, options, schema)
+        if self.tuple_maps is not None:
             return
         if isinstance(control.primitive, AlterData):
-            turns, map = self.undo, control.primitive.alpha
+            maps, map = self.alterations, control.primitive.alpha
         elif control.attribute not in _needed(schema):
-            return  # no tuple is without what it needs
+            return  # tuples do not need the attribute
         else:
             added = isinstance(control.primitive, AddAttribute)
-            turns, map = self.gone, Affine("1/2") if added else Affine(2)
-        turns.setdefault(control.attribute, CompactedMaps()).add([Alteration(at, control.description, map)])
+            maps, map = self.absences, Affine("1/2") if added else Affine(2)
+        maps.setdefault(control.attribute, CompactedMaps()).add([Alteration(at, control.description, map)])
 
-    def _note_drop(self, accent: Accent, at: int, hears: AccentOptions, schema: StreamSchema) -> None:
-        """Note when what is modelled comes and goes for whole keys; what only values of tuples tell ends no model."""
-        if accent.attribute not in schema.modelled_names or accent.attribute in hears.unread:
+    def _record_drop(self, accent: Accent, at: int, options: AccentOptions, schema: StreamSchema) -> None:
+        """Record additions and drops of modelled attributes for whole keys; drops that depend on tuples' values end no model."""
+        if accent.attribute not in schema.modelled_names or accent.attribute in options.unread:
             return
         if isinstance(accent.primitive, AlterData):
             return
-        said = accent.description if self.raw is None else self.raw.back(accent.description, at)
-        if said.attributes <= {*schema.key_names, schema.time}:
+        rows = accent.description if self.tuple_maps is None else self.tuple_maps.back(accent.description, at)
+        if rows.attributes <= {*schema.key_names, schema.time}:
             map = Affine("1/2") if isinstance(accent.primitive, AddAttribute) else Affine(2)
-            turns = self.drops.setdefault(accent.attribute, CompactedMaps())
-            turns.add([Alteration(accent.position, said, map)])
+            maps = self.drops.setdefault(accent.attribute, CompactedMaps())
+            maps.add([Alteration(accent.position, rows, map)])
 
     def gaps(self, time: str) -> dict[str, Steps]:
-        """By attribute, where it is not after it was: the scale is above 1 there."""
+        """By attribute, steps whose scale is above 1 where it is dropped."""
         return steps_of(self.drops, time)
 
     # -- tuples ---------------------------------------------------------------------------------------------
 
-    def fitting(
-        self, table: pa.Table, rows: IntArray, by: str, hears: AccentOptions, schema: StreamSchema
+    def rebase(
+        self, table: pa.Table, rows: IntArray, by: str, options: AccentOptions, schema: StreamSchema
     ) -> Rebased:
-        """A batch in first units. ``rows``: the instants of tuples (``by`` is the time) or their places (:data:`ROW`)."""
-        if self.raw is not None:
-            return self._raw_fitting(table, rows, by, hears, schema)
-        unfit = list(self._unfit(table, rows, by, hears))
-        table, rows, aside = _parted(table, rows, unfit)
-        if self.undoing is None:
-            self.undoing = TuplesToBaseUnits.of(self.undo, self.gone, by)
-        assert isinstance(self.undoing, TuplesToBaseUnits)
-        self._note_shifts(self.undoing.shifts)
-        if not table.num_rows or self.undoing.is_empty:
-            return Rebased(table, blank(table, hears.unread), aside)
-        lost = [(lacks(name), bad) for name, bad in self.undoing.lacking(table, rows, hears.unread)]
-        there, rows, lacking = _parted(table, rows, lost)
-        undone = self.undoing.tuples(there, rows, hears.unread)
-        return Rebased(table, blank(undone, hears.unread), aside + lacking)
+        """Convert a batch to base units; ``rows`` are tuples' instants (``by`` is the time) or places (:data:`ROW`)."""
+        if self.tuple_maps is not None:
+            return self._rebase_by_tuples(table, rows, by, options, schema)
+        rejected = list(self._rejected(table, rows, by, options))
+        table, rows, aside = _without(table, rows, rejected)
+        if self.to_base is None:
+            self.to_base = TuplesToBaseUnits.of(self.alterations, self.absences, by)
+        assert isinstance(self.to_base, TuplesToBaseUnits)
+        self._record_shifts(self.to_base.shifts)
+        if not table.num_rows or self.to_base.is_empty:
+            return Rebased(table, blank_unread(table, options.unread), aside)
+        lost = [(lacks(name), bad) for name, bad in self.to_base.lacking(table, rows, options.unread)]
+        there, rows, lacking = _without(table, rows, lost)
+        rebased = self.to_base.tuples(there, rows, options.unread)
+        return Rebased(table, blank_unread(rebased, options.unread), aside + lacking)
 
-    def _raw_fitting(
-        self, table: pa.Table, rows: IntArray, by: str, hears: AccentOptions, schema: StreamSchema
+    def _rebase_by_tuples(
+        self, table: pa.Table, rows: IntArray, by: str, options: AccentOptions, schema: StreamSchema
     ) -> Rebased:
-        """The same, where only the tuples tell: what is said of rows is compared with them once they are undone."""
-        assert self.raw is not None
-        if self.undoing is None:
-            self.undoing = raw_undo(self._closed(self.raw, by), schema, by, hears.unread)
-        assert isinstance(self.undoing, RawUndo)
-        self._note_shifts(self.undoing.shifts)
-        found = undone_tuples(self.undoing, table, rows)
+        """Convert a batch by maps that depend on tuples' values: descriptions are matched after conversion."""
+        assert self.tuple_maps is not None
+        if self.to_base is None:
+            self.to_base = raw_undo(self._closed(self.tuple_maps, by), schema, by, options.unread)
+        assert isinstance(self.to_base, RawUndo)
+        self._record_shifts(self.to_base.shifts)
+        found = rebase_tuples(self.to_base, table, rows)
         at, aside = rows[found.number], found.aside
         bad = np.zeros(len(at), np.bool_)
-        for reason, more in self._undeclared(found.table, hears):
-            aside += _told(table, found.number[more & ~bad], reason)
+        for reason, more in self._undeclared(found.table, options):
+            aside += _with_reason(table, found.number[more & ~bad], reason)
             bad |= more
         gone = bad.copy()
         for name, more in found.lacking:
-            aside += _told(table, found.number[more & ~gone], lacks(name))
+            aside += _with_reason(table, found.number[more & ~gone], lacks(name))
             gone |= more
         came = found.table.filter(pa.array(~bad)) if bad.any() else found.table
         there = found.table.filter(pa.array(~gone)) if gone.any() else found.table
-        return Rebased(came, blank(there, hears.unread), aside)
+        return Rebased(came, blank_unread(there, options.unread), aside)
 
-    def _note_shifts(self, shifts: Mapping[str, float]) -> None:
+    def _record_shifts(self, shifts: Mapping[str, float]) -> None:
         for name, shift in shifts.items():
             if shift > self.shifts.get(name, EXACT):
                 self.shifts[name] = shift
 
-    def _closed(self, raw: TupleMaps, by: str) -> TupleMaps:
-        """With what punctuation closes: in the stream each from its place on, in a log whatever the time."""
+    def _closed(self, tuple_maps: TupleMaps, by: str) -> TupleMaps:
+        """Add rows closed by punctuation: in the stream from its place on, in a log for all times."""
         if by == ROW:
-            return raw.closed(self.closed, self.closing)
-        return raw.closed(together([self.closed, *(where for _, where in self.closing)]), [])
+            return tuple_maps.closed(self.closed, self.closing)
+        return tuple_maps.closed(union_of([self.closed, *(where for _, where in self.closing)]), [])
 
-    def _unfit(
-        self, table: pa.Table, rows: IntArray, by: str, hears: AccentOptions
+    def _rejected(
+        self, table: pa.Table, rows: IntArray, by: str, options: AccentOptions
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Which tuples punctuation excludes, and which have keys that are not declared; with the reason."""
+        """Yield masks of tuples that punctuation excludes or whose keys are not declared, each with its reason."""
         places = rows if by == ROW else np.zeros(len(rows), np.int64)
-        said = [(-1, self.closed)] if not self.closed.is_empty else []
-        said += self.closing
-        if said and table.num_rows:
-            yield CONTRADICTS, matching(table, said, places)
-        yield from self._undeclared(table, hears)
+        closed = [(-1, self.closed)] if not self.closed.is_empty else []
+        closed += self.closing
+        if closed and table.num_rows:
+            yield CONTRADICTS, matching(table, closed, places)
+        yield from self._undeclared(table, options)
 
-    def _undeclared(self, table: pa.Table, hears: AccentOptions) -> Iterator[tuple[str, BoolArray]]:
-        if table.num_rows and not hears.undeclared.is_empty:
-            yield UNDECLARED, matching(table, [(-1, hears.undeclared)], np.zeros(table.num_rows, np.int64))
+    def _undeclared(self, table: pa.Table, options: AccentOptions) -> Iterator[tuple[str, BoolArray]]:
+        if table.num_rows and not options.undeclared.is_empty:
+            yield UNDECLARED, matching(table, [(-1, options.undeclared)], np.zeros(table.num_rows, np.int64))
 
-    # -- what is not needed any more ------------------------------------------------------------------------
+    # -- freeing state --------------------------------------------------------------------------------------
 
-    def pass_by(self, inside: bool, keys: Collection[str]) -> None:
-        """The rows of the batch at hand have passed: all that was said is said of whatever comes."""
-        if inside and any(one.recent for one in (*self.undo.values(), *self.gone.values())):
-            for one in (*self.undo.values(), *self.gone.values()):
+    def carry_over(self, inside: bool, keys: Collection[str]) -> None:
+        """Put the current batch's controls in force for all rows of later batches."""
+        if inside and any(one.recent for one in (*self.alterations.values(), *self.absences.values())):
+            for one in (*self.alterations.values(), *self.absences.values()):
                 if any(at != BEFORE_ALL for at, _, _ in one.recent):
-                    one.pass_by()
-                    one.settle(BEFORE_ALL, ROW)  # a few maps, which every batch compiles anew
-                    self.undoing = None
-        if inside and self.raw is not None and self.raw.recent:
-            self.raw.pass_by()
-            self.undoing = None
+                    one.carry_over()
+                    one.compact(BEFORE_ALL, ROW)  # few maps, since every batch compiles them again
+                    self.to_base = None
+        if inside and self.tuple_maps is not None and self.tuple_maps.recent:
+            self.tuple_maps.carry_over()
+            self.to_base = None
         if self.closing:
-            self.closed = together([self.closed, *(where for _, where in self.closing)])
+            self.closed = union_of([self.closed, *(where for _, where in self.closing)])
             self.closing = []
-            for one in self.undo.values():
+            for one in self.alterations.values():
                 one.forget(of_keys(self.closed, keys))
-            if self.raw is not None:
-                self.raw.forget(of_keys(self.closed, keys))
-            self.undoing = None
+            if self.tuple_maps is not None:
+                self.tuple_maps.forget(of_keys(self.closed, keys))
+            self.to_base = None
 
-    def settle(self, horizon: int, time: str, inside: bool) -> None:
-        """No tuple before the horizon comes any more."""
+    def compact(self, horizon: int, time: str, inside: bool) -> None:
+        """Compact the state up to the horizon, before which no tuple is expected."""
         count = len(self)
-        settle_all(self.undo, *((_END - 1, ROW) if inside else (horizon, time)))
-        settle_all(self.drops, horizon, time)
-        settle_all(self.gone, *((_END - 1, ROW) if inside else (horizon, time)))
-        if self.raw is not None and not inside:
-            self.raw.settle(horizon, time)
-        self.near = [one for one in self.near if one.position > horizon]
-        self.undo = {name: one for name, one in self.undo.items() if not one.is_empty}
+        compact_all(self.alterations, *((_END - 1, ROW) if inside else (horizon, time)))
+        compact_all(self.drops, horizon, time)
+        compact_all(self.absences, *((_END - 1, ROW) if inside else (horizon, time)))
+        if self.tuple_maps is not None and not inside:
+            self.tuple_maps.compact(horizon, time)
+        self.recent_accents = [one for one in self.recent_accents if one.position > horizon]
+        self.alterations = {name: one for name, one in self.alterations.items() if not one.is_empty}
         if len(self) != count:
-            self.undoing = None
+            self.to_base = None
 
     def __len__(self) -> int:
-        raw = 0 if self.raw is None else len(self.raw)
-        return raw + sum(map(len, (*self.undo.values(), *self.gone.values())))
+        count = 0 if self.tuple_maps is None else len(self.tuple_maps)
+        return count + sum(map(len, (*self.alterations.values(), *self.absences.values())))
 
-    def until(self, time: str) -> int:
-        """The instant before which no tuple of any key comes any more, by punctuation."""
+    def closed_until(self, time: str) -> int:
+        """The instant before which punctuation excludes all tuples."""
         found = -_END
-        said = (self.closed, *(where for _, where in self.closing))
-        for box in (box for where in said for box in where.boxes):
+        closed = (self.closed, *(where for _, where in self.closing))
+        for box in (box for where in closed for box in where.boxes):
             if len(box) == 1 and box[0][0] == time:
                 low, high = box[0][1].intervals()[0]
                 if low is None:
@@ -318,14 +338,14 @@ class AccentState:
         return found
 
     def ends(self, keys: Collection[str], time: str) -> tuple[tuple[int, Description], ...]:
-        """Instants, each with keys of which no tuple from then on comes any more, by punctuation. Keys of which none comes at all
-        are among them only until they are freed."""
-        said = self.closed
+        """Instants, each with keys for which punctuation excludes all later tuples. Keys closed at all times are included only
+        until they are freed."""
+        rows = self.closed
         if self.closing:
-            said = together([said, *(where for _, where in self.closing)])
-        closed = of_keys(said, keys)
+            rows = union_of([rows, *(where for _, where in self.closing)])
+        closed = of_keys(rows, keys)
         found = [] if closed == self.freed or closed.is_empty else [(-_END, closed)]
-        for box in said.boxes:
+        for box in rows.boxes:
             of_time = [values for name, values in box if name == time]
             rest = tuple((name, values) for name, values in box if name != time)
             if not of_time or any(name not in keys for name, _ in rest):
@@ -336,7 +356,7 @@ class AccentState:
         return tuple(found)
 
     def free(self, validator: Validator, keys: Collection[str], *, keep: bool = False) -> int:
-        """Let a validator go of keys that punctuation has closed since the last time, unless it is to ``keep`` them; how many."""
+        """Free a validator's state of newly closed keys, unless it is to ``keep`` them; return their number."""
         closed = of_keys(self.closed, keys)
         if closed == self.freed:
             return 0
@@ -349,56 +369,60 @@ class AccentState:
 
 
 class Rebased(NamedTuple):
-    """A batch's tuples: those that may have come, with times of the start, those that can be modelled in first units, and the
-    others as they came, with a reason."""
+    """A batch's tuples: ``came``, those not excluded, with times in base units; ``rebased``, those that can be modelled, in base
+    units; and rejects as recorded, with a reason."""
 
     came: pa.Table
-    undone: pa.Table
+    rebased: pa.Table
     aside: list[pa.Table]
 
 
-def _parted(
-    table: pa.Table, rows: IntArray, unfit: Sequence[tuple[str, BoolArray]]
+def _without(
+    table: pa.Table, rows: IntArray, rejected: Sequence[tuple[str, BoolArray]]
 ) -> tuple[pa.Table, IntArray, list[pa.Table]]:
-    """Tuples without those that are unfit for a reason; of several the first counts."""
-    if not unfit:
+    """Split off rejected tuples, each with the first of its reasons."""
+    if not rejected:
         return table, rows, []
     bad, aside = np.zeros(table.num_rows, np.bool_), list[pa.Table]()
-    for reason, more in unfit:
-        aside += _told(table, np.flatnonzero(more & ~bad), reason)
+    for reason, more in rejected:
+        aside += _with_reason(table, np.flatnonzero(more & ~bad), reason)
         bad |= more
     if not bad.any():
         return table, rows, aside
     return table.filter(pa.array(~bad)), rows[~bad], aside
 
 
-def _told(table: pa.Table, rows: IntArray, reason: str) -> list[pa.Table]:
+def _with_reason(table: pa.Table, rows: IntArray, reason: str) -> list[pa.Table]:
     return [reasoned(table.take(pa.array(rows)), reason)] if len(rows) else []
 
 
 def of_keys(where: Description, keys: Collection[str]) -> Description:
-    """Those of a description's rows of which no row of their key comes any more."""
+    """The part of a description that covers whole keys."""
     return Description(tuple(box for box in where.boxes if all(name in keys for name, _ in box)))
 
 
 def _needed(schema: StreamSchema) -> tuple[str, ...]:
-    """What a tuple cannot be modelled without."""
+    """The attributes that a tuple needs to be modelled."""
     return (*schema.key_names, schema.time, *schema.modelled_names)
 
 
-def _told_by(exists: Existence | None, one: Accent) -> set[str]:
-    """What exists only where the attribute that an accent alters says so."""
+def _existing_by(exists: Existence | None, one: Accent) -> set[str]:
+    """The attributes whose existence depends on the attribute that an accent alters."""
     where = {} if exists is None else exists.where
-    return {name for name, said in where.items() if one.attribute in said.attributes}
+    return {name for name, rows in where.items() if one.attribute in rows.attributes}
 
 
-def _after(
-    exists: Existence | None, one: Accent, moved: Collection[str], hears: AccentOptions, schema: StreamSchema
+def _existence_after(
+    exists: Existence | None,
+    one: Accent,
+    moved: Collection[str],
+    options: AccentOptions,
+    schema: StreamSchema,
 ) -> Existence:
     if exists is None:
-        known = dict.fromkeys((*schema.names, *hears.attributes))
-        exists = Existence.of([name for name in known if name not in hears.absent])
+        known = dict.fromkeys((*schema.names, *options.attributes))
+        exists = Existence.of([name for name in known if name not in options.absent])
     if isinstance(one.primitive, AddAttribute) and one.attribute not in moved:
-        here: Mapping[str, Description] = {**exists.where, one.attribute: FALSE}  # it was not there before
+        here: Mapping[str, Description] = {**exists.where, one.attribute: FALSE}  # absent before
         exists = replace(exists, where=here)
     return exists.after(one)

@@ -1,4 +1,4 @@
-"""A query made ready to run: planned, cut into fragments, and bound to the models it reads. Picklable: workers get it whole."""
+"""Bind a query to the models it reads: planned and cut into fragments. Picklable, since workers get it whole."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ from pulse.store.manifest import LayerFile, PartFile
 from pulse.store.model_ref import ModelRef
 from pulse.store.read_units import ROWS, ReadUnit, units
 
-_BUCKETS = 32  # of time, for a pair join: enough to keep a cluster busy, few enough that margins stay cheap
+_BUCKETS = 32  # of time, for a pair join: enough to keep a cluster busy, few enough to keep margins cheap
 
 
 class RateError(PulseError, ValueError):
-    """Tuples were asked of a query that says no rate."""
+    """A query without a rate cannot be sampled into tuples."""
 
 
 @dataclass(frozen=True)
 class BoundPlan:
-    """``query`` is bound and its plan has exchanges. ``rate`` is None where segments are asked; with ``summary`` the result
-    is partial summaries (:mod:`pulse.operators.output.summary`) of either. With ``spans`` only segments that reach into these
-    times (microseconds) are read."""
+    """A bound query whose plan has exchanges, with the models it reads.
+
+    ``rate`` is None for segments; with ``summary`` the result is partial summaries (:mod:`pulse.operators.output.summary`) of
+    either. With ``spans`` only segments that overlap these times (microseconds) are read.
+    """
 
     query: Query
     paths: Mapping[str, ModelRef]
@@ -53,19 +55,19 @@ class BoundPlan:
 
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
-        """In the order in which they can run; the last gives the result."""
+        """Return the fragments in an order in which they can run; the last yields the result."""
         return fragments(self.query.plan)
 
     @property
     def columns(self) -> Columns:
-        """What the result has: the plan's columns, with only the keys that are selected."""
+        """Return the plan's columns, with only the selected keys."""
         of_plan = self.query.plan.columns
         kept = tuple((name, type_) for name, type_ in of_plan.key if name in self.query.select)
         return replace(of_plan, key=kept)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the result."""
+        """Return the Arrow schema of the result."""
         if self.summary:
             return summary_schema(self.columns.modelled)
         if self.rate is None:
@@ -73,7 +75,7 @@ class BoundPlan:
         return self.columns.tuple_schema(self.query.select)
 
     def producers(self, fragment: Fragment) -> tuple[tuple[int, Exchange, Fragment], ...]:
-        """Each exchange that the fragment takes from, its arc, and the fragment that feeds it; twins are fed once."""
+        """Return each exchange that the fragment reads, its arc, and the fragment that feeds it; twins are fed once."""
         by_root = {one.root: one for one in self.fragments}
         twins = self.twins(fragment)
         return tuple(
@@ -83,7 +85,7 @@ class BoundPlan:
         )
 
     def twins(self, fragment: Fragment) -> dict[int, int]:
-        """The arcs over which the same rows would come as over an earlier one, by other names: a stream paired with itself."""
+        """Map arcs to earlier arcs that carry the same rows under other names: a stream paired with itself."""
         leaves = fragment.exchanges
         alike = (
             (arc, first)
@@ -94,7 +96,7 @@ class BoundPlan:
         return dict(alike)  # the earliest comes last
 
     def _alike(self, one: Exchange, other: Exchange) -> bool:
-        """Whether two exchanges bring the same rows to the same places, but for names."""
+        """Return whether two exchanges send the same rows to the same places, except for names."""
         here, there = self.grids.get(one), self.grids.get(other)
         names = same_but_for_names(one.input, other.input)
         if names is None or here is None or there is None:
@@ -103,40 +105,40 @@ class BoundPlan:
         return position == there.position and replace(here, position=None) == replace(there, position=None)
 
     def reading(self, fragment: Fragment) -> Reading:
-        """What a fragment over scans reads."""
+        """Return what a fragment over scans reads."""
         own = tuple(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
         undoing = self.accents.undoing.get(own[0].stream)
         return reading(self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage, undoing=undoing)
 
     def keys(self, fragment: Fragment) -> Expression:
-        """Of which keys it reads segments: those that any of its scans wants."""
+        """Return the predicate on keys that the fragment reads: those that any of its scans needs."""
         return keys_of(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
 
     def units(self, fragment: Fragment, at_least: int = 1) -> tuple[ReadUnit, ...]:
-        """What the workers of a fragment over scans read, one each."""
+        """Return the units that a fragment over scans reads, one per worker."""
         model = self.reading(fragment).stored.open()
         return units(model, at_least=at_least, shared=self.keys(fragment) == TRUE)
 
     @cached_property
     def instants(self) -> frozenset[Exchange]:
-        """The exchanges over which go points at the asked rate."""
+        """Return the exchanges that carry points at the query's rate."""
         if self.rate is None or self.query.plan.columns.points:
             return frozenset()
         return exchanged_instants(self.fragments[-1].root)
 
     @cached_property
     def places(self) -> int:
-        """Into how many places an exchange by keys scatters: so that one holds about as much as a unit."""
+        """Return how many places an exchange by keys scatters to: each gets about as much as a unit."""
         rows = sum(stored.open().manifest.segments for stored in self.paths.values())
         return max(16, math.ceil(2 * rows / ROWS))
 
     @property
     def errors(self) -> tuple[tuple[str | None, ErrorBound], ...]:
-        """The bounds that the query states."""
+        """Return the bounds that the query states."""
         return tuple((name, bound) for name, bound in self.query.errors if isinstance(bound, ErrorBound))
 
     def possible(self, exchanged: bool) -> bool:
-        """Whether a fragment must find possible ranges: because they are asked, or because a merge above needs them."""
+        """Return whether a fragment must find possible ranges: the query wants them, or a merge above needs them."""
         return self.query.possible or (
             exchanged and any(isinstance(node, Across) for node in walk(self.query.plan))
         )
@@ -151,7 +153,7 @@ def prepare(
     summary: bool = False,
     evolution: Evolution = AS_STORED,
 ) -> BoundPlan:
-    """Plan a bound query over stored models: of each the version that is the newest now, where none is named."""
+    """Plan a bound query over stored models; pin each model without a version to its newest one."""
     rate = rate_of_tuples(query) if tuples else None
     query, paths = at_versions(query, paths)
     plan = place_exchanges(optimise(query.plan))
@@ -163,7 +165,7 @@ def prepare(
 
 
 def rate_of_tuples(query: Query) -> int:
-    """The rate at which a bound query is sampled into tuples; of points, that which gives them as they are."""
+    """Return the rate at which a bound query is sampled into tuples; for points, the rate that returns them as they are."""
     if query.plan.columns.points:
         return OWN_INSTANTS
     if query.rate is None:
@@ -174,7 +176,7 @@ def rate_of_tuples(query: Query) -> int:
 
 
 def at_versions(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[Query, dict[str, ModelRef]]:
-    """The query with every stream under a name of its own for each moment that it is read as of, and where those are stored."""
+    """Give every stream its own name for each moment that it is read as of; return the query and the models by these names."""
     found = {name: ModelRef.of(path) for name, path in paths.items()}
 
     def change(node: Node) -> Node:
@@ -192,7 +194,7 @@ def at_versions(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[Quer
 
 
 def _grids(plan: Node, paths: Mapping[str, ModelRef]) -> dict[Exchange, ResolvedGrid]:
-    """The grid of each pair join, the same for both of its sides."""
+    """Return the grid of each pair join, the same for both of its sides."""
     found: dict[Exchange, ResolvedGrid] = {}
     for node in walk(plan):
         if isinstance(node, Join):
@@ -203,9 +205,9 @@ def _grids(plan: Node, paths: Mapping[str, ModelRef]) -> dict[Exchange, Resolved
 
 
 def _resolved(sides: list[Exchange], paths: Mapping[str, ModelRef]) -> dict[Exchange, ResolvedGrid]:
-    """Buckets and cells from the models alone, so that every runtime cuts alike.
+    """Choose buckets and cells from the models alone, so that every engine cuts alike.
 
-    Buckets are long against the windows above, whose margins are solved twice. Cells of space are only made where a bucket
+    Buckets are long compared with the windows above, whose margins are solved twice. Cells of space are only used where a bucket
     would hold more than a unit.
     """
     models = {scan.stream: paths[scan.stream].open() for side in sides for scan in scans(side)}
@@ -234,7 +236,7 @@ def _resolved(sides: list[Exchange], paths: Mapping[str, ModelRef]) -> dict[Exch
 
 
 def _cell(side: Exchange, grid: Grid, paths: Mapping[str, ModelRef], bucket: int) -> float:
-    """The size of a cell from a sample of what is exchanged: the first unit of a stream whose positions it has, unaltered."""
+    """Return the size of a cell from a sample of what is exchanged: the first unit of a stream with its positions unaltered."""
     assert grid.position is not None
     for scan in scans(side):
         if all(name in scan.columns.modelled for name in grid.position) and not scan.models:
@@ -249,5 +251,5 @@ def _reach(grid: Grid) -> float:
     if reach is None:
         return 0.0
     if not isinstance(reach, Constant) or isinstance(reach.value, (str, bool)):
-        raise PlanError(f"query: the distance {reach} is no number")
+        raise PlanError(f"query: the distance {reach} is not a number")
     return float(reach.value) * grid.stretch

@@ -1,7 +1,7 @@
-"""A fragment over one batch of inputs: every node of the plan by its operator, equal nodes once.
+"""Evaluate a fragment over one batch of inputs: each plan node by its operator, equal nodes once.
 
-Two ways to the same answer. As **segments**, every operator solves its equation system. As **samples**, when tuples are asked
-at a rate, what lies above windows works on values at the asked instants, and a window is evaluated at them straight from
+There are two ways to the same answer. For **segments**, every operator solves its equation system. For **samples**, when tuples
+at a rate are wanted, operators above windows work on values at those instants, and a window is evaluated at them directly from
 the segments below it.
 """
 
@@ -51,10 +51,10 @@ from pulse.plan.nodes import (
 from pulse.runtime.predict.unknown_keys import Ends, doubted
 
 SHARED_BYTES = 1 << 29
-"""Samples of windows that the variants of a sweep keep for each other, per worker."""
+"""Samples of windows that the variants of a sweep share, per worker."""
 
 SHARED_SCANS = 4
-"""Scans, narrowed each in its own way, that they keep."""
+"""Narrowed scans that they share."""
 
 
 _BYTES_PER_INSTANT = 17  # value, error and certainty
@@ -62,16 +62,15 @@ _BYTES_PER_INSTANT = 17  # value, error and certainty
 INTEGRALS = ("sum", "avg")
 
 Homes = Callable[[Relation, Relation], PairHome]
-"""From the two inputs of a pair join to which of their pairs are solved here."""
+"""Map the two inputs of a pair join to the pairs that are solved here."""
 
 
 class FragmentEvaluation:
-    """The nodes of a fragment over ``inputs``: the relations of its leaves, or of any other nodes.
+    """Evaluate the nodes of a fragment over ``inputs``: the relations of its leaves, or of any other nodes.
 
-    ``possible`` says whether possible ranges are wanted at the end. ``home`` tells a pair join which of its pairs are solved
-    here. ``unknown`` says of leaves from when on nothing is known of their keys, where that comes to an end (:mod:`.unknown`);
-    with ``bounded_only`` aggregates have no results then. What several nodes need is evaluated once, and kept as long as this
-    object.
+    ``possible``: whether possible ranges are wanted at the end. ``home``: which pairs a pair join solves here. ``unknown``: per
+    leaf, from when on the values of its keys are unknown, where that ends (:mod:`pulse.runtime.predict.unknown_keys`); with
+    ``bounded_only`` aggregates have no results then. Shared nodes are evaluated once, and cached as long as this object.
     """
 
     def __init__(
@@ -90,25 +89,25 @@ class FragmentEvaluation:
         self._expected: dict[tuple[Node, str, str], dict[Window, None]] = {}
 
     def expect(self, roots: Iterable[Node]) -> None:
-        """That these plans will be asked for as samples: their windows over one input are then evaluated in one pass."""
+        """Announce plans that will be sampled: their windows over one input are then evaluated in one pass."""
         for root in roots:
             for node in walk(root):
                 if isinstance(node, Window) and node.function in INTEGRALS and not node.input.columns.points:
                     self._expected.setdefault(_family(node), {})[node] = None
 
     def segments(self, node: Node) -> Relation:
-        """The node's output as segments."""
+        """Return the node's output as segments."""
         return self._segments(node, self._possible)
 
     def samples(self, node: Node, every: int) -> Samples:
-        """The node's output at multiples of ``every`` (microseconds) since the epoch."""
+        """Return the node's output at multiples of ``every`` (microseconds) since the epoch."""
         key = node, every
         if key not in self._sampled:
             self._sampled[key] = self._sample(node, every)
         return self._sampled[key]
 
     def instants(self, node: Node, every: int) -> Relation:
-        """The node's output at multiples of ``every``, as points: where keys are brought together, several of one instant."""
+        """Return the node's output at multiples of ``every``, as points: several per instant where keys are merged."""
         given = self._inputs.get(node)
         if given is not None and given.columns.points:
             return given
@@ -124,15 +123,15 @@ class FragmentEvaluation:
     # -- shared by the variants of a sweep ------------------------------------------------------------------
 
     def has(self, leaf: Node) -> bool:
-        """Whether the leaf's relation was given."""
+        """Return whether the leaf's relation is among the inputs."""
         return leaf in self._inputs
 
     def give(self, inputs: Mapping[Node, Relation]) -> None:
-        """More leaves."""
+        """Add relations of further leaves."""
         self._inputs |= inputs
 
     def keep_shared(self) -> None:
-        """Give up what only one variant needs, and the oldest windows where all kept together are too large."""
+        """Drop what only one variant needs, and the oldest windows while the cache is too large."""
         self._relations.clear()
         for key in [key for key in self._sampled if not isinstance(key[0], Window)]:
             del self._sampled[key]
@@ -162,7 +161,7 @@ class FragmentEvaluation:
             case Window(input):
                 return window_operator(node).segments(self._segments(input, possible))
             case Across(input):
-                # Whether a result is certain depends also on the keys that only possibly take part.
+                # Certainty depends also on the keys that only possibly take part.
                 made = across_operator(node).segments(self._segments(input, is_selective(input) or possible))
                 if not self._unknown:
                     return made
@@ -176,7 +175,7 @@ class FragmentEvaluation:
         raise AssertionError(f"no operator for {type(node).__name__}")
 
     def _points(self, node: Node, possible: bool) -> Relation:
-        """The input of a window over tuples: whether a result is certain depends also on those that only possibly take part."""
+        """Return the input of a window over tuples: certainty depends also on tuples that only possibly take part."""
         return self._segments(node, is_selective(node) or possible)
 
     @staticmethod
@@ -201,7 +200,7 @@ class FragmentEvaluation:
     # -- samples --------------------------------------------------------------------------------------------
 
     def _sample(self, node: Node, every: int) -> Samples:
-        if node.columns.points:  # several may lie at one instant, of which a predicate may leave any
+        if node.columns.points:  # several may share an instant, and a predicate may keep any of them
             return sample(self.segments(node), every)
         match node:
             case Filter(Scan() as input, predicate):
@@ -233,15 +232,15 @@ class FragmentEvaluation:
         return sample(self.segments(node), every)
 
     def _holds_instants(self, node: Node) -> bool:
-        """Whether what was partly aggregated elsewhere came as points: parts that came as segments are merged as such."""
+        """Return whether partial aggregates arrived as points; those that arrived as segments are merged as segments."""
         leaves = (one for one in walk(node) if one in self._inputs and isinstance(one, Exchange))
         return all(self._inputs[one].columns.points or not _is_partial(one.inputs[0]) for one in leaves)
 
     def _integrals(self, node: Window, below: Relation, every: int) -> Samples:
-        """A window, and with it the expected ones over the same input, as far as there is room to keep them.
+        """Evaluate a window, and with it the expected windows over the same input, as far as the cache has room.
 
-        The smallest of them all is always among those evaluated: its places are those of all, whenever they are evaluated, and
-        windows that share places are joined without a copy.
+        The smallest of them all is always evaluated: its places are those of all, whenever they are evaluated, and windows that
+        share places are joined without a copy.
         """
         used = sum(_bytes(one) for (other, _), one in self._sampled.items() if isinstance(other, Window))
         instants = below.groups + float((below.hi - below.lo).sum()) * 1e6 / every
@@ -250,21 +249,21 @@ class FragmentEvaluation:
         others = [one for one in expected if one != node and (one, every) not in self._sampled]
         smallest = min((node, *expected), key=_microseconds)
         chosen = dict.fromkeys((node, *others[: max(room - 1, 0)], smallest))
-        asked = [(one.output, _microseconds(one), one.columns) for one in chosen]
-        made = integrals_samples(below, node.function, node.argument, asked, every)
+        wanted = [(one.output, _microseconds(one), one.columns) for one in chosen]
+        made = integrals_samples(below, node.function, node.argument, wanted, every)
         found: dict[Window, Samples] = dict(zip(chosen, made, strict=True))
         self._sampled |= {(one, every): samples for one, samples in found.items() if one in others}
         return found[node]
 
 
 def without_possible(relation: Relation) -> Relation:
-    """What a query's answer is: the certain and the likely rows."""
+    """Keep the certain and the likely rows, the answer of a query."""
     rows = (relation.certainty >= LIKELY).nonzero()[0]
     return relation if len(rows) == len(relation) else relation.take(rows)
 
 
 def nearness(near: Near | None, left: Relation, right: Relation) -> Nearness | None:
-    """What the plan says of near pairs, for the operator.
+    """Translate the plan's description of near pairs for the operator.
 
     An average is taken of the distance's approximation, whose error is well below that of the positions, or a small part of
     the distance where those are exact: the slack covers both.
@@ -291,12 +290,12 @@ def _microseconds(node: Window) -> int:
 
 
 def _family(node: Window) -> tuple[Node, str, str]:
-    """Windows that can be evaluated in one pass agree in this."""
+    """Return the properties that windows of one pass share."""
     return node.input, node.function, node.argument
 
 
 def window_operator(node: Window) -> Integral | Extremum:
-    """What evaluates a window over ranges."""
+    """Return the operator of a window over ranges."""
     assert isinstance(node.size, int)
     assert node.advance is None or isinstance(node.advance, int)
     operator = Integral if node.function in INTEGRALS else Extremum
@@ -310,7 +309,7 @@ def _point_window(node: Window) -> PointWindow:
 
 
 def across_operator(node: Across, *, points: bool | None = None) -> Envelope | Total | Gather | PointTotal:
-    """What evaluates an aggregate across keys, of an input of ``points``: by default where the plan's is."""
+    """Return the operator of an aggregate across keys, over ``points`` or segments; default as the plan's input."""
     operator: type[Envelope] | type[Total] | type[Gather] | type[PointTotal]
     if node.function == "each":
         operator = Gather
@@ -326,7 +325,7 @@ def _is_partial(node: Node) -> bool:
 
 
 def is_selective(node: Node) -> bool:
-    """Whether something below decides by a predicate."""
+    """Return whether a predicate decides below this node."""
     return any(
         isinstance(one, Filter) or (isinstance(one, Join) and one.condition != TRUE) for one in walk(node)
     )

@@ -1,4 +1,4 @@
-"""What travels between fragments: relations, each to a place where all that belongs together meets.
+"""Exchange relations between fragments: each group goes to the place that merges it with its like.
 
 A place is a number: a hash of key values, or a cell of a space-time grid. A parcel is everything of one worker for one place on
 one arc, so that what Spark shuffles is a few large binaries, not millions of rows::
@@ -29,7 +29,7 @@ _POINTS = b"pulse.points"
 
 @dataclass(frozen=True, eq=False)
 class ExchangeBatch:
-    """Segments for one place on one arc; ``cells`` (G, 4) are the grid cells that each group touches there."""
+    """Segments for one place on one arc (a parcel); ``cells`` (G, 4) are the grid cells that each group touches there."""
 
     place: int
     arc: int
@@ -37,12 +37,12 @@ class ExchangeBatch:
     cells: IntArray | None = None
 
     def pack(self) -> bytes:
-        """The segments and cells as bytes."""
+        """Serialize the segments and cells."""
         batch = self.relation.to_segments()
-        told = {_POINTS: b"1"} if self.relation.columns.points else {}
+        metadata = {_POINTS: b"1"} if self.relation.columns.points else {}
         if self.cells is not None:
-            told[_HOME] = np.ascontiguousarray(self.cells, np.int64).tobytes()
-        batch = batch.replace_schema_metadata(told or None)
+            metadata[_HOME] = np.ascontiguousarray(self.cells, np.int64).tobytes()
+        batch = batch.replace_schema_metadata(metadata or None)
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -51,12 +51,12 @@ class ExchangeBatch:
 
     @classmethod
     def unpack(cls, place: int, arc: int, payload: bytes, columns: Columns) -> ExchangeBatch:
-        """What :meth:`pack` packed."""
+        """Deserialize the bytes of :meth:`pack`."""
         with pa.ipc.open_stream(payload) as reader:
             table = reader.read_all()
-        told = table.schema.metadata or {}
-        cells = told.get(_HOME)
-        columns = replace(columns, points=_POINTS in told)
+        metadata = table.schema.metadata or {}
+        cells = metadata.get(_HOME)
+        columns = replace(columns, points=_POINTS in metadata)
         return cls(
             place,
             arc,
@@ -68,7 +68,7 @@ class ExchangeBatch:
 def parcels(
     relation: Relation, exchange: Exchange, arc: int, places: int, grid: ResolvedGrid | None
 ) -> Iterator[ExchangeBatch]:
-    """The relation's segments, each group where the exchange sends it."""
+    """Split the relation into parcels, each group for the place that the exchange sends it to."""
     relation = relation.without_empty_groups()
     if not len(relation):
         return
@@ -86,9 +86,9 @@ def parcels(
 
 
 def gathered(received: Sequence[ExchangeBatch], exchange: Exchange) -> tuple[Relation, IntArray | None]:
-    """All segments of one arc at one place as one relation, with the cells of its groups.
+    """Concatenate all segments of one arc at one place, with the cells of its groups.
 
-    Equal keys are made one group, unless they are partial results that the merge above wants apart.
+    Equal keys become one group, unless they are partial results, which the merge above needs separate.
     """
     whole = Relation.concat([parcel.relation for parcel in received])
     if received[0].cells is not None:
@@ -98,7 +98,7 @@ def gathered(received: Sequence[ExchangeBatch], exchange: Exchange) -> tuple[Rel
 
 
 def _hashed(relation: Relation, names: tuple[str, ...]) -> IntArray:
-    """A hash of each group's values of these key columns, the same in every process."""
+    """Hash each group's values of these key columns, alike in every process."""
     columns = [relation.keys[relation.columns.key_names.index(name)] for name in names]
     ranks = key_ranks(columns, relation.groups)
     distinct, first = np.unique(ranks, return_index=True)

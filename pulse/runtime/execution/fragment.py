@@ -1,4 +1,4 @@
-"""What a worker does, whoever the worker is: a fragment over what it read or received, its output as results or as parcels."""
+"""Run a fragment in a worker, on Spark or in process: over what it read or received, with results or parcels as output."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from pulse.runtime.execution.scan import as_scanned, read
 from pulse.store.read_units import ReadUnit
 
 To = tuple[Exchange, int] | None
-"""Where a fragment's output goes: an exchange and its arc in the fragment above, or nowhere: it is the result."""
+"""Destination of a fragment's output: an exchange and its arc in the fragment above; None for the result."""
 
 
 class NotWithinError(PulseError, ValueError):
-    """A result that cannot keep the bound the query states."""
+    """A result does not meet the bound that the query states."""
 
 
 def evaluate_unit(job: BoundPlan, fragment: Fragment, unit: ReadUnit, to: To) -> FragmentEvaluation:
-    """A fragment over scans, on one unit of the stored model."""
+    """Prepare the evaluation of a fragment over scans on one unit of the stored model."""
     relation = read(job.reading(fragment), unit, job.keys(fragment))
     if job.spans is not None:
         relation = overlapping(relation, job.spans)
@@ -54,14 +54,14 @@ def evaluate_unit(job: BoundPlan, fragment: Fragment, unit: ReadUnit, to: To) ->
 def run_on_unit(
     job: BoundPlan, fragment: Fragment, unit: ReadUnit, to: To
 ) -> Iterator[ExchangeBatch | pa.RecordBatch]:
-    """A fragment over scans, on one unit of the stored model."""
+    """Run a fragment over scans on one unit of the stored model."""
     yield from _output(job, fragment, evaluate_unit(job, fragment, unit, to), to, None)
 
 
 def run_on_parcels(
     job: BoundPlan, fragment: Fragment, received: Sequence[ExchangeBatch], to: To
 ) -> Iterator[ExchangeBatch | pa.RecordBatch]:
-    """A fragment above exchanges, on all that came to one place."""
+    """Run a fragment above exchanges on all parcels of one place."""
     by_arc: dict[int, list[ExchangeBatch]] = {}
     for parcel in received:
         by_arc.setdefault(parcel.arc, []).append(parcel)
@@ -109,7 +109,7 @@ def _output(
 def result_of(
     job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None = None
 ) -> pa.RecordBatch:
-    """The last fragment's output with the columns of the job's result."""
+    """Return the last fragment's output with the columns of the job's result."""
     if job.rate is None:
         relation = segments_of(job, evaluation, root, bucket)
         return (
@@ -126,7 +126,7 @@ def result_of(
 def segments_of(
     job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None = None
 ) -> Relation:
-    """The result as segments, with the columns that are selected, checked against the bound that the query states."""
+    """Return the result as segments, with the selected columns, checked against the bound that the query states."""
     relation = _clipped(evaluation.segments(root), bucket)
     if not job.query.possible:
         relation = without_possible(relation)
@@ -139,7 +139,7 @@ def segments_of(
 def samples_of(
     job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None = None
 ) -> Samples:
-    """The result at the query's rate, checked likewise."""
+    """Return the result at the query's rate, checked likewise."""
     samples = _sampled(job, evaluation, root, bucket)
     return samples if job.accents.restating is None else job.accents.restating.samples(samples)
 
@@ -157,7 +157,7 @@ def _sampled(
 
 
 def _clipped(relation: Relation, bucket: tuple[int, int] | None) -> Relation:
-    """What a bucket of a grid answers for; its neighbours answer for the rest."""
+    """Clip to the bucket of a grid; its neighbours answer for the rest."""
     return relation if bucket is None else clip(relation, *bucket)
 
 
@@ -170,6 +170,6 @@ def _selected(relation: Relation, columns: Columns) -> Relation:
 def _check(job: BoundPlan, miss: Miss | None) -> None:
     if miss is not None:
         raise NotWithinError(
-            f"query: {miss.attribute} of {miss.where} is certain to {miss.achieved:.6g} only, the query asks for "
+            f"query: {miss.attribute} of {miss.where} is certain to {miss.achieved:.6g} only, the query requires "
             f"{miss.asked:.6g}; {advice(job.query, miss.attribute, miss.achieved, miss.asked)}"
         )

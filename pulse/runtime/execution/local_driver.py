@@ -1,4 +1,4 @@
-"""A query in this process: the same fragments as on Spark, a thread per core. For small models, and Spark's oracle."""
+"""Run a query in this process: the same fragments as on Spark, a thread per core. For small models, and as Spark's oracle."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pulse.runtime.execution.bound_plan import BoundPlan
 from pulse.runtime.execution.exchange import ExchangeBatch
 from pulse.runtime.execution.fragment import To, run_on_parcels, run_on_unit
 
-_AHEAD = 2  # pieces per thread that are under way or wait to be taken
+_AHEAD = 2  # pieces per thread that are running or wait for the consumer
 
 Progress = Callable[[int, int], None]
-"""Told how many pieces of work are done, of how many."""
+"""Called with how many pieces of work are done, of how many."""
 
 
 def run(job: BoundPlan, progress: Progress | None = None) -> pa.Table:
-    """The result of a job."""
+    """Return the result of a job."""
     return pa.Table.from_batches(list(batches(job, progress)), schema=job.schema)
 
 
 def batches(job: BoundPlan, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
-    """The result of a job as it comes."""
+    """Yield the result of a job as it is computed."""
     yield from _run(job, job.fragments[-1], None, progress)
 
 
 def cores() -> int:
-    """How many threads are worth starting: the cores that this process may run on, where the system tells."""
+    """Return how many threads to start: the cores that this process may use, where the system reports them."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -51,7 +51,7 @@ def _run(job: BoundPlan, fragment: Fragment, to: To, progress: Progress | None =
 
 
 def _by_place(job: BoundPlan, fragment: Fragment) -> dict[int, list[ExchangeBatch]]:
-    """All parcels for a fragment by place, in the order of the places."""
+    """Return all parcels for a fragment by place, in the order of the places."""
     found: dict[int, list[ExchangeBatch]] = {}
     for arc, exchange, producer in job.producers(fragment):
         for parcel in _run(job, producer, (exchange, arc)):
@@ -62,9 +62,9 @@ def _by_place(job: BoundPlan, fragment: Fragment) -> dict[int, list[ExchangeBatc
 def in_threads(
     work: Callable[[Any], list[Any]], pieces: list[Any], progress: Progress | None
 ) -> Iterator[Any]:
-    """The output of every piece in order: kernels run without Python's lock.
+    """Yield the output of every piece in order; threads pay off since kernels release Python's lock.
 
-    Work is only a few pieces ahead of whoever takes its output, so that results do not pile up.
+    Work stays only a few pieces ahead of the consumer, so that results do not pile up.
     """
     threads = min(cores(), len(pieces))
     if threads <= 1:

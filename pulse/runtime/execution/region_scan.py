@@ -1,4 +1,4 @@
-"""Segments of a stored model around chosen times: what is read again when something there was corrected."""
+"""Read the segments of a stored model around given times, to recompute what a correction there changed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pulse.store.model import Model
 from pulse.store.read_units import ReadUnit, read_unit
 
 Spans = Sequence[tuple[int, int]]
-"""Ranges ``[start, end)`` in microseconds, ascending, apart from each other."""
+"""Ranges ``[start, end)`` in microseconds, ascending and disjoint."""
 
 
 def spans_of(regions: Sequence[Regions]) -> tuple[tuple[int, int], ...]:
-    """The times of regions, whatever their keys."""
+    """Return the time spans of regions of any key."""
     none = np.zeros(0, np.int64)
     start = np.concatenate([none, *(one.start for one in regions)])
     end = np.concatenate([none, *(one.end for one in regions)])
@@ -31,14 +31,14 @@ def spans_of(regions: Sequence[Regions]) -> tuple[tuple[int, int], ...]:
 
 
 def extents(relation: Relation) -> tuple[IntArray, IntArray]:
-    """Whole microseconds that hold each row; a point lasts one."""
+    """Return the whole microseconds that enclose each row; a point lasts one."""
     start = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
     end = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
     return start, np.maximum(end, start + 1)
 
 
 def overlapping(relation: Relation, spans: Spans) -> Relation:
-    """The rows, whole, that reach into one of the spans."""
+    """Return the whole rows that overlap one of the spans."""
     start, end = extents(relation)
     rows = np.flatnonzero(_meets(start, end, np.array(spans, np.int64).reshape(-1, 2)))
     return relation if len(rows) == len(relation) else relation.take(rows).without_empty_groups()
@@ -52,12 +52,12 @@ def _meets(start: IntArray, end: IntArray, spans: IntArray) -> BoolArray:
 
 
 def near_regions(relation: Relation, regions: Regions) -> Relation:
-    """The rows, whole, that reach into a region of their own key; regions are merged."""
+    """Return the whole rows that overlap a region of their own key; regions are merged."""
     return relation.take(np.flatnonzero(reaching(relation, regions))).without_empty_groups()
 
 
 def reaching(relation: Relation, regions: Regions) -> BoolArray:
-    """Which rows reach into a region of their own key; regions are merged."""
+    """Return which rows overlap a region of their own key; regions are merged."""
     names = list(regions.keys)
     joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(relation.keys, names, strict=True)]
     ranks = key_ranks(joined, relation.groups + len(regions))
@@ -76,7 +76,7 @@ def reaching(relation: Relation, regions: Regions) -> BoolArray:
 def read_around(
     model: Model, columns: Columns, spans: Spans, regions: Regions | None = None, unit: ReadUnit | None = None
 ) -> Relation:
-    """The segments that reach into the spans; with ``regions`` those of their keys that reach into one of them."""
+    """Read the segments that overlap the spans; with ``regions`` only those that overlap a region of their own key."""
     if not spans:
         return Relation.empty(columns)
     names = [name for name in columns.segment_schema().names if name != "certainty"]
@@ -92,7 +92,7 @@ def read_around(
 
 
 def _since(model: Model, spans: Spans) -> Any:
-    """That a segment begins early enough to reach into the spans, and its reference late enough."""
+    """Return a filter for segments that begin early enough to reach into the spans, with a reference late enough."""
     longest = int(model.manifest.statistics.get("longest_microseconds") or 0) + 1_000_000
     start, end = spans[0][0] - longest, spans[-1][1] + longest
     condition = pc.scalar(True)

@@ -1,6 +1,6 @@
-"""Segments of a stored model as a fragment takes them: read once per unit and kept while memory allows.
+"""Read segments of a stored model for a fragment: once per unit, cached while memory allows.
 
-Workers read the files themselves: what crosses into the JVM is a number per unit.
+Workers read the files themselves: only a number per unit crosses into the JVM.
 """
 
 from __future__ import annotations
@@ -43,61 +43,59 @@ from pulse.store.model_ref import ModelRef
 from pulse.store.read_units import ReadUnit, own_lineage, read_unit
 
 CACHE_BYTES = 1 << 30
-"""How much of the models that were read a process keeps decoded: asked again, they are there."""
+"""Size of the cache of decoded models, per process."""
 
 
 class ScanError(PulseError, ValueError):
-    """A predicate on keys that does not fit their types."""
+    """A predicate on keys does not fit their types."""
 
 
 class _Cache:
-    """Relations by what they were read from, the least recently used given up first.
+    """An LRU cache of relations by their source.
 
-    But none for another of its own kind (the same reading of the same model): a model that is larger than the room is asked in
-    the same order again and again, and each of its units would drive out the one that is needed soonest.
+    An entry never evicts another of its own kind (the same reading of the same model): a model larger than the cache is read in
+    the same order again and again, and each of its units would evict the one that is needed soonest.
     """
 
     def __init__(self, room: int) -> None:
         self.room, self._used = room, 0
-        self._kept: OrderedDict[Any, tuple[Relation, int, Any]] = OrderedDict()
+        self._entries: OrderedDict[Any, tuple[Relation, int, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Any) -> Relation | None:
-        """The relation, if it is still there."""
         with self._lock:
-            found = self._kept.get(key)
+            found = self._entries.get(key)
             if found is not None:
-                self._kept.move_to_end(key)
+                self._entries.move_to_end(key)
             return found[0] if found is not None else None
 
     def put(self, key: Any, relation: Relation, kind: Any = None) -> None:
-        """Keep it, if it fits beside what is not to be given up for it."""
+        """Cache a relation, if it fits beside the entries that it may not evict."""
         size = _bytes(relation)
         with self._lock:
-            if size > self.room or key in self._kept:
+            if size > self.room or key in self._entries:
                 return
             while self._used + size > self.room:
-                if kind is not None and next(iter(self._kept.values()))[2] == kind:
+                if kind is not None and next(iter(self._entries.values()))[2] == kind:
                     return
-                self._give_up()
-            self._kept[key] = relation, size, kind
+                self._evict()
+            self._entries[key] = relation, size, kind
             self._used += size
 
     def limit(self, room: int) -> None:
-        """From now on, keep this many bytes at most."""
+        """Set the size in bytes, and evict what exceeds it."""
         with self._lock:
             self.room = room
             while self._used > room:
-                self._give_up()
+                self._evict()
 
-    def _give_up(self) -> None:
-        _, (_, freed, _) = self._kept.popitem(last=False)
+    def _evict(self) -> None:
+        _, (_, freed, _) = self._entries.popitem(last=False)
         self._used -= freed
 
     def clear(self) -> None:
-        """Give all up."""
         with self._lock:
-            self._kept.clear()
+            self._entries.clear()
             self._used = 0
 
 
@@ -106,12 +104,12 @@ cache = _Cache(CACHE_BYTES)
 
 @dataclass(frozen=True)
 class Reading:
-    """What a fragment reads of one stream: the attributes all its scans need together."""
+    """The part of one stream that a fragment reads: the attributes of all its scans."""
 
     stored: ModelRef
     attributes: tuple[str, ...]  # modelled and unmodelled, in the stream's order
     lineage: bool = False
-    undoing: InputUnits | None = None  # alter data that its segments still show
+    undoing: InputUnits | None = None  # alterations of recorded data to undo in its segments
 
 
 def reading(
@@ -122,7 +120,7 @@ def reading(
     lineage: bool,
     undoing: InputUnits | None = None,
 ) -> Reading:
-    """The reading that serves all these scans of one stream, which the model has with these columns."""
+    """Return the reading that serves all these scans of one stream, stored with these columns."""
     every = (*columns.modelled, *columns.unmodelled_names)
     needed = {name for scan in scans for name in _needed(scan, every)}
     if undoing is not None:
@@ -131,15 +129,15 @@ def reading(
 
 
 def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
-    asked = set(every) if scan.attributes is None else set(scan.attributes)
+    needed = set(every) if scan.attributes is None else set(scan.attributes)
     prefix = f"{scan.alias}."
     for _, expression in scan.models:
-        asked |= {name.removeprefix(prefix) for name in columns_of(expression)}
-    return asked & set(every)
+        needed |= {name.removeprefix(prefix) for name in columns_of(expression)}
+    return needed & set(every)
 
 
 def read(reading: Reading, unit: ReadUnit, keys: Expression = TRUE) -> Relation:
-    """The unit's segments, their attributes under the stream's own names; only of keys for which ``keys`` holds."""
+    """Read the unit's segments, with attributes under the stream's own names; only keys for which ``keys`` holds."""
     model = reading.stored.open()
     if keys != TRUE:
         return _relation(_filtered(model, unit, reading, keys), model, reading)
@@ -182,7 +180,7 @@ def _names(columns: Columns) -> list[str]:
 
 
 def _filtered(model: Model, unit: ReadUnit, reading: Reading, keys: Expression) -> pa.Table:
-    """The segments of some keys: row groups that hold none of them are not read."""
+    """Read the segments of some keys; row groups without them are skipped."""
     names = model.schema.arrow_schema().names
     if not reading.lineage:
         kept = set(reading.attributes) | {
@@ -194,7 +192,7 @@ def _filtered(model: Model, unit: ReadUnit, reading: Reading, keys: Expression) 
 
 
 def _as_filter(predicate: Expression, types: dict[str, pa.DataType]) -> pc.Expression:
-    """A predicate that compares keys (by their own names, or as ``alias.key``) with constants, for Arrow's reader."""
+    """Translate a predicate that compares keys (by their own names, or as ``alias.key``) with constants, for Arrow's reader."""
     if isinstance(predicate, And):
         made = pc.scalar(True)
         for one in predicate.operands:
@@ -225,7 +223,7 @@ def _own(column: Column) -> str:
 def _compared(name: str, relation: str, value: Any, types: dict[str, pa.DataType]) -> pc.Expression:
     type_ = types[name]
     if pa.types.is_integer(type_) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        # Exactly, whatever the number: Arrow would take 2.5 for the key 2, and not take what the key's type cannot hold.
+        # Compare exactly: Arrow would match 2.5 with the key 2, and reject values outside the key's type.
         if value != math.floor(value):
             if relation in ("=", "!="):
                 return pc.scalar(relation == "!=")
@@ -246,7 +244,7 @@ def _compared(name: str, relation: str, value: Any, types: dict[str, pa.DataType
 
 
 def keys_of(scans: Iterable[Scan]) -> Expression:
-    """The keys that any of these scans wants, as a predicate over their own names; TRUE where one wants all."""
+    """Return the keys that any of these scans needs, as a predicate over their own names; TRUE if one needs all."""
     wanted = dict.fromkeys(_by_own_names(scan.keys) for scan in scans)
     if TRUE in wanted:
         return TRUE
@@ -258,7 +256,7 @@ def _by_own_names(keys: Expression) -> Expression:
 
 
 def of_keys(relation: Relation, keys: Expression) -> Relation:
-    """The groups for which the predicate holds."""
+    """Return the groups for which the predicate holds."""
     columns = dict(zip(relation.columns.key_names, relation.keys, strict=True))
     number = pa.array(np.arange(relation.groups))
     listed = pa.table([*columns.values(), number], names=[*columns, "#"])
@@ -267,9 +265,9 @@ def of_keys(relation: Relation, keys: Expression) -> Relation:
 
 
 def as_scanned(relation: Relation, scan: Scan) -> Relation:
-    """What the scan gives of the relation that was read: its keys, its time range, its attributes by its alias.
+    """Restrict a relation that was read to one scan: its keys, its time range, its attributes under its alias.
 
-    A relation is read for all scans of a fragment, so it may hold keys that another one wants.
+    A relation is read for all scans of a fragment, so it may hold keys of other scans.
     """
     if scan.keys != TRUE:
         relation = of_keys(relation, scan.keys)

@@ -1,11 +1,11 @@
-"""Queries over stored models on Spark: every fragment one Arrow UDF, exchanges as shuffles of parcels.
+"""Run queries over stored models on Spark: every fragment is one Arrow UDF, exchanges are shuffles of parcels.
 
 ::
 
     units ──mapInArrow──> result                                              per-key queries: no exchange
     units ──mapInArrow──> parcels ──shuffle by place──> mapInArrow ──> result  envelopes, pair joins, joins of models
 
-A unit is a number; the worker that gets it reads the files itself. The result is a DataFrame: nothing runs before it is used.
+A unit is a number; the worker that gets it reads the files itself. The result is a DataFrame: nothing runs until it is used.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def frame(spark: SparkSession, job: BoundPlan) -> DataFrame:
-    """The result of a job, lazily."""
+    """Return the result of a job, lazily."""
     return _frame(spark, job, job.fragments[-1], None)
 
 
 def sweep_frame(spark: SparkSession, sweep: SweepJob) -> DataFrame:
-    """The results of all variants of a sweep, lazily: one pass over the model where no variant needs an exchange."""
+    """Return the results of all variants of a sweep, lazily: in one pass over the model if no variant needs an exchange."""
     schema = spark_struct(sweep.schema)
     if sweep.one_pass:
         first = sweep.jobs[0]
@@ -51,7 +51,7 @@ def sweep_frame(spark: SparkSession, sweep: SweepJob) -> DataFrame:
 
 
 def _numbers(spark: SparkSession, units: tuple[ReadUnit, ...]) -> DataFrame:
-    """A row for each unit, each in a partition of its own."""
+    """Return a row for each unit, each in its own partition."""
     count = max(len(units), 1)
     return spark.range(0, count, 1, numPartitions=count)
 

@@ -1,7 +1,7 @@
-"""``--append``: a fit goes on from a stored model, and takes over what it is made of.
+"""Continue a stored model (``--append``): take over its files, versions, log and tuples.
 
-Files are linked, not copied, where the file system can. Corrections that lay beside them are merged: the model is plain again.
-Older versions that are kept stay, with the files that only they need, and so do the log of revisions and the tuples.
+Files are linked, not copied, where the file system allows it. Correction layers are merged into them: the model is plain again.
+Retained older versions stay, with the files that only they need; so do the log of revisions and the tuples.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pulse.store.writers import merge_statistics, write_segments
 
 
 def ends_of(model: Model) -> pa.Table | None:
-    """Each key's newest tuple in a stored model, and the points that end its keys: the parts that new data goes on from."""
+    """Return each key's newest tuple in a stored model, and its closing points: the parts that new data continues."""
     check_append(model)
     ends = read_ends(model)
     parts = [] if ends is None else [ends]
@@ -48,13 +48,13 @@ def ends_of(model: Model) -> pa.Table | None:
 
 
 def _is_corrected(model: Model, unit: ReadUnit) -> bool:
-    """Whether the unit's files by themselves are not what it holds."""
+    """Return whether the unit's files alone are not its content: the manifest is stale, or correction layers lie beside them."""
     manifest = model.manifest
     return manifest.stale or any(file.layers for file in manifest.files if file.name in unit.files)
 
 
 def carry_over(old: Model, new: Manifest, staging: Path) -> Manifest:
-    """The manifest of old and new together, with the old files beside the new."""
+    """Merge the manifests of old and new, and link the old files beside the new ones."""
     manifest = old.manifest
     version = manifest.version + 1
     files = _take_files(old, staging, version)
@@ -82,7 +82,7 @@ def carry_over(old: Model, new: Manifest, staging: Path) -> Manifest:
 
 
 def _take_files(old: Model, staging: Path, version: int) -> list[PartFile]:
-    """The files of segments without the points that end keys, which have gone through the fit."""
+    """Link the segment files, without the closing points, which have gone through the fit."""
     by_name = {file.name: file for file in old.manifest.files}
     files: list[PartFile] = []
     for unit in units(old, shared=False):
@@ -99,7 +99,7 @@ def _take_files(old: Model, staging: Path, version: int) -> list[PartFile]:
 
 
 def _take_versions(old: Model, staging: Path, versions: set[int]) -> None:
-    """Older versions, with the files that only they need. The one before stays for those who are reading it."""
+    """Link older versions, with the files that only they need. The previous version stays for its current readers."""
     for version in sorted(versions):
         path = old.path / FILE if version == old.version else manifest_path(old.path, version)
         link(path, manifest_path(staging, version))
@@ -110,17 +110,17 @@ def _take_versions(old: Model, staging: Path, versions: set[int]) -> None:
 
 
 def void_drifts(files: tuple[PartFile, ...], staging: Path, spec_schema: Any) -> tuple[PartFile, ...]:
-    """The new files of a model whose drifts are void, without theirs: they go on from integrals that nobody knows."""
-    made = []
+    """Remove the drifts from the new files of a model whose drifts are void: they continue unknown integrals."""
+    rewritten = []
     for file in files:
         table = without_drift(read_parquet(staging / file.name), spec_schema)
         batch = SegmentBatch.from_arrow(table, spec_schema, check=False)
-        made.append(PartFile(**write_segments(staging / file.name, batch)))
-    return tuple(made)
+        rewritten.append(PartFile(**write_segments(staging / file.name, batch)))
+    return tuple(rewritten)
 
 
 def link(source: Path, target: Path) -> None:
-    """The same file under another name, or a copy."""
+    """Link a file under another name, or copy it."""
     target.parent.mkdir(exist_ok=True)
     try:
         os.link(source, target)

@@ -1,7 +1,8 @@
-"""Where each key of a model ends, after revisions: what ``--append`` goes on from (:mod:`pulse.operators.fit.key_boundaries`).
+"""Store where each key of a model ends, also after revisions: ``--append`` continues from there
+(:mod:`pulse.operators.fit.key_boundaries`).
 
-A fit writes ``_ends-FFF-NNNNN.parquet``. A revision that changes a key's end writes the rows that hold instead to
-``_revised-ends-VVV-NNNNN.parquet``, which the manifest's entry of that version names; a key that has no tuple left
+A fit writes ``_ends-FFF-NNNNN.parquet``. A revision that changes a key's end writes the replacing rows to
+``_revised-ends-VVV-NNNNN.parquet``, which the manifest's entry of that version names; a key without any tuple left
 has one row there, of the part :data:`GONE`. The next fit writes all ends anew, so only revisions since the last one count.
 """
 
@@ -30,25 +31,25 @@ FILES = "ends_files"
 
 
 def read_ends(model: Model, condition: Any = None) -> pa.Table | None:
-    """The ends of all keys, or of those that meet a condition; None where a model has none."""
+    """Read the ends of all keys, or of those that meet a condition; None if the model has none."""
     parts = [read_parquet(file, filters=condition) for file in sorted(model.path.glob(f"{ENDS}-*.parquet"))]
     rows = pa.concat_tables(parts) if parts else None
     for name in _revised(model):
-        rows = _laid_over(rows, read_parquet(model.path / name, filters=condition), model.schema)
+        rows = _overlay(rows, read_parquet(model.path / name, filters=condition), model.schema)
     return rows
 
 
 def check_append(model: Model) -> None:
-    """Whether a fit can go on from where the model ends: every end that revisions changed must be told."""
+    """Raise if a fit cannot continue from the model's ends: every file of ends that revisions changed must exist."""
     for name in _revised(model):
         if not (model.path / name).is_file():
             raise StoreError(
-                f"{model.path}: --append: {name} is gone, which says where revised keys end; fit it anew"
+                f"{model.path}: --append: {name} is missing, which holds the ends of revised keys; fit the model anew"
             )
 
 
 def ends_of_keys(model: Model, keys: pa.Table) -> pa.Table:
-    """The ends of these keys; without rows where they have none."""
+    """Return the ends of these keys; an empty table if they have none."""
     condition = None
     for name in keys.column_names:
         own = ds.field(name).isin(keys.column(name).combine_chunks())
@@ -62,7 +63,7 @@ def ends_of_keys(model: Model, keys: pa.Table) -> pa.Table:
 
 
 def over_ends(ends: pa.Table, new: pa.Table, ended: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Ends with those of some keys replaced, and of keys that ended left out; of a stream without key replaced, if at all."""
+    """Replace the ends of some keys and remove those of ended keys; without key columns replace all, if there are new ends."""
     new = new.select(ends.column_names).cast(ends.schema)
     names = list(schema.key_names)
     if not names:
@@ -73,7 +74,7 @@ def over_ends(ends: pa.Table, new: pa.Table, ended: pa.Table, schema: StreamSche
 
 
 def write_ends(model: Model, ends: pa.Table, keys: pa.Table, version: int, number: int) -> str:
-    """Write the ends of these keys as they are now; the name of the file."""
+    """Write the current ends of these keys; return the name of the file."""
     rows = ends
     if model.schema.key:
         gone = keys.filter(pa.array(~_of_keys(keys, rows, model.schema)))
@@ -95,7 +96,7 @@ def write_ends(model: Model, ends: pa.Table, keys: pa.Table, version: int, numbe
 
 
 def _since_fit(model: Model) -> list[dict[str, Any]]:
-    """What was revised since the last fit or append."""
+    """Return the revisions since the last fit or append."""
     found: list[dict[str, Any]] = []
     for change in model.manifest.changes:
         if change.get("what") == REVISED:
@@ -110,7 +111,7 @@ def _revised(model: Model) -> Iterator[str]:
         yield from change["counts"].get(FILES, ())
 
 
-def _laid_over(rows: pa.Table | None, new: pa.Table, schema: StreamSchema) -> pa.Table:
+def _overlay(rows: pa.Table | None, new: pa.Table, schema: StreamSchema) -> pa.Table:
     there = new.filter(pa.array(new.column(PART).to_numpy() != GONE))
     if rows is None:
         return there
@@ -121,7 +122,7 @@ def _laid_over(rows: pa.Table | None, new: pa.Table, schema: StreamSchema) -> pa
 
 
 def _of_keys(rows: pa.Table, keys: pa.Table, schema: StreamSchema) -> BoolArray:
-    """Which rows are of one of the keys."""
+    """Return which rows have one of the keys."""
     names = list(schema.key_names)
     both = pa.concat_tables(
         [rows.select(names).cast(keys.select(names).schema), keys.select(names)]

@@ -1,7 +1,8 @@
-"""Bounds of a fit from what will be asked: ``fit --for QUERY`` (semantics 4.3).
+"""Derive the bounds of a fit from a query: ``fit --for QUERY`` (semantics 4.3).
 
 The query's ERROR WITHIN is inverted through its plan. Where magnitudes count (relative bounds, products, predicates) an exact
-model of the first tuples stands for the data; what is got from it is advice, and the query checks its bounds when it runs.
+model of the first tuples stands for the data; the bounds derived from it are advice, and the query checks its bounds when it
+runs.
 """
 
 from __future__ import annotations
@@ -20,36 +21,36 @@ from pulse.store.model import Model
 from pulse.validation.inversion.bounds_for_query import for_query
 
 TRIAL = 100_000
-"""Tuples that stand for the rest."""
+"""Tuples in the trial model, which stands for all the data."""
 
 
 ROOM = 0.999
-"""Of what the query leaves, the part a fit is asked for: certificates carry the rounding of their own sums."""
+"""Part of the derived bound that the fit gets: certificates carry the rounding of their own sums."""
 
 
 class FitForError(PulseError, ValueError):
-    """A query that no fit of the stream can be chosen for."""
+    """No bounds of the stream can be derived from the query."""
 
 
 class Bounds(NamedTuple):
-    """What to ask of the fit: an error or a drift per attribute."""
+    """The bounds of a fit: an error or a drift per attribute."""
 
     error: dict[str, float]
     drift: dict[str, float]
 
     def __str__(self) -> str:
-        said = [
+        texts = [
             f"{what} {bound:.6g} on {name}"
             for what in self._fields
             for name, bound in getattr(self, what).items()
         ]
-        return ", ".join(said)
+        return ", ".join(texts)
 
 
 def bounds_for(query: Query, stream: str, trial: Model | None) -> Bounds:
-    """The bounds that keep the query's own, for a stream of which ``trial`` is an exact model of some tuples.
+    """Return bounds that satisfy the query's own; ``trial`` is an exact model of some tuples of the stream.
 
-    A bound on the integral is chosen where one suffices: it is what averages and sums over windows need.
+    A bound on the integral is chosen where one suffices: averages and sums over windows need only that.
     """
     plan = optimise(query.plan, mirror=False)
     leaves = tuple(dict.fromkeys(scans(plan)))
@@ -71,6 +72,6 @@ def bounds_for(query: Query, stream: str, trial: Model | None) -> Bounds:
             error[name] = ROOM * fit.error
         else:
             raise FitForError(
-                f"--for: nothing can be told of '{name}' from the query and the first tuples; give --error {name}=…"
+                f"--for: the query and the first tuples do not determine a bound of '{name}'; give --error {name}=…"
             )
     return Bounds(error, drift)

@@ -1,6 +1,6 @@
-"""What is to be fitted, whatever it comes from: files, a table in memory, or a DataFrame of Spark's.
+"""Read fit inputs from files, a table in memory, or a Spark DataFrame, behind one protocol.
 
-The three answer the same questions: which columns there are, what the manifest says of them, and who does the work.
+Each input provides its columns, its entries in the manifest, and its fit.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class FitEngine(NamedTuple):
-    """Who does the work: this process, or the workers of a Spark session that starts when it is first asked for."""
+    """The engine of a fit: this process, or the workers of a Spark session that starts on first use."""
 
     local: bool
     spark: Callable[[], SparkSession]
 
 
 class FitInput(Protocol):
-    """Tuples to be fitted."""
+    """Tuples to fit."""
 
     @property
     def columns(self) -> pa.Schema:
@@ -47,28 +47,28 @@ class FitInput(Protocol):
 
     @property
     def where(self) -> str:
-        """What messages call them."""
+        """Their name in messages."""
 
     def check_header(self, name: str) -> None:
-        """Raise where a column is not on offer since a header names it twice."""
+        """Raise if a column is unavailable because a header names it twice."""
 
     def first(self, rows: int, names: list[str]) -> pa.Table:
-        """The first of them, of these columns."""
+        """Return the first rows of these columns."""
 
     def sources(self, columns: list[str]) -> tuple[Source, ...]:
-        """What the manifest says they are from."""
+        """Return their origin, for the manifest."""
 
     def source(self) -> dict[str, Any]:
-        """Where they can be read again."""
+        """Return where they can be read again."""
 
     def statements(self) -> list[str]:
-        """What reading them does beyond reading."""
+        """Return notes on what the reader did besides reading, such as projections."""
 
     def plane(self) -> Plane | None:
-        """What their positions were projected to by reading."""
+        """Return the plane that the reader projected positions to."""
 
     def files(self) -> list[str]:
-        """The files that are read."""
+        """Return the paths of the files read."""
 
     def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
         """Fit them."""
@@ -81,7 +81,7 @@ def data_from(
     time: str | None,
     names: Iterable[str],
 ) -> tuple[FitInput, tuple[str, ...], str | None]:
-    """The data with its key and time, which a format may know by itself. ``names``: the columns that will be asked for."""
+    """Return the data with its key and time, which a format may define itself. ``names``: the columns that the fit needs."""
     if is_paths(data):
         chosen = _format_for(data, format, key, time)
         return FileInput(chosen, tuple(chosen.units(data)), tuple(names)), chosen.key, chosen.time
@@ -97,14 +97,14 @@ class FileInput:
 
     format: Format
     units: tuple[Unit, ...]
-    names: tuple[str, ...]  # that will be asked for
+    names: tuple[str, ...]  # columns that the fit needs
     columns: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", self._columns())
 
     def _columns(self) -> pa.Schema:
-        """Those of the first file, and of later ones what is asked for and came only then."""
+        """Return the columns of the first file, and needed columns that appear only in later files."""
         paths = self.files()
         found = self.format.schema(paths[0])
         for path in paths[1:]:
@@ -119,18 +119,18 @@ class FileInput:
 
     @property
     def where(self) -> str:
-        """The first of them."""
+        """Return the path of the first file."""
         return self.units[0].path
 
     def check_header(self, name: str) -> None:
-        """Of text, by the first file."""
+        """Check the header of the first file, if it is text."""
         if isinstance(self.format, TextFormat):
             layout = self.format.layout(self.where)
             if name in layout.names:
                 layout.index(name)
 
     def first(self, rows: int, names: list[str]) -> pa.Table:
-        """Of the first unit."""
+        """Return the first rows of the first unit."""
         taken: list[pa.RecordBatch] = []
         for batch in self.format.batches(self.units[0], names, counts=Counts()):
             taken.append(batch.slice(0, rows - sum(one.num_rows for one in taken)))
@@ -139,7 +139,7 @@ class FileInput:
         return pa.Table.from_batches(taken)
 
     def sources(self, columns: list[str]) -> tuple[Source, ...]:
-        """The files, with their sizes and rows where known."""
+        """Return the files, with their sizes, and rows where known."""
         rows_of: dict[str, int] = {}
         for unit in self.units:
             rows_of[unit.path] = rows_of.get(unit.path, 0) + (unit.rows or 0)
@@ -154,23 +154,21 @@ class FileInput:
         )
 
     def source(self) -> dict[str, Any]:
-        """Files, and how they were read."""
+        """Return the files and how they were read."""
         return remember(self.format, self.files())
 
     def statements(self) -> list[str]:
-        """What the format says."""
         return self.format.statements()
 
     def plane(self) -> Plane | None:
-        """That of the format."""
         return self.format.plane()
 
     def files(self) -> list[str]:
-        """Each once, in order."""
+        """Return each path once, in order."""
         return list(dict.fromkeys(unit.path for unit in self.units))
 
     def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
-        """By threads of this process, or by Spark's workers."""
+        """Fit in threads of this process, or on Spark's workers."""
         job = FileJob(
             spec,
             str(place.staging),
@@ -191,25 +189,21 @@ class FileInput:
 
 
 class _UnfiledInput:
-    """What the manifest cannot say of data that were in no file."""
+    """An input without files: nothing for the manifest to record."""
 
     def check_header(self, name: str) -> None:
-        """There is none."""
+        """Do nothing: there is no header."""
 
     def source(self) -> dict[str, Any]:
-        """Nowhere."""
         return remember(None, ())
 
     def statements(self) -> list[str]:
-        """Nothing."""
         return []
 
     def plane(self) -> Plane | None:
-        """None that is known."""
         return None
 
     def files(self) -> list[str]:
-        """None."""
         return []
 
 
@@ -222,26 +216,24 @@ class TableInput(_UnfiledInput):
 
     @property
     def columns(self) -> pa.Schema:
-        """Those of the table."""
         return self.table.schema
 
     def first(self, rows: int, names: list[str]) -> pa.Table:
-        """A slice."""
         return self.table.select(names).slice(0, rows)
 
     def sources(self, columns: list[str]) -> tuple[Source, ...]:
-        """One, with its size."""
+        """Return one source, with its size."""
         own = self.table.select([name for name in columns if name in self.columns.names])
         return (Source(self.where, self.table.nbytes, self.table.num_rows, own.nbytes),)
 
     def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
-        """Here, whatever the engine: what is in this process stays in it."""
+        """Fit in this process, with any engine: the data does not leave it."""
         return local_driver.fit_table(_job(spec, place, accents), self.table, place.ends)
 
 
 @dataclass(frozen=True)
 class SparkInput(_UnfiledInput):
-    """A DataFrame of Spark's, fitted by its workers; of its rows none comes here but for a trial."""
+    """A Spark DataFrame, fitted by Spark's workers; only a trial brings rows to this process."""
 
     frame: DataFrame
     where: str = "the DataFrame"
@@ -253,15 +245,15 @@ class SparkInput(_UnfiledInput):
         object.__setattr__(self, "columns", arrow_schema_of(self.frame))
 
     def first(self, rows: int, names: list[str]) -> pa.Table:
-        """What Spark finds first."""
+        """Return the first rows that Spark finds."""
         return self.frame.select(*names).limit(rows).toArrow()
 
     def sources(self, columns: list[str]) -> tuple[Source, ...]:
-        """One, of a size that nobody knows."""
+        """Return one source, of unknown size."""
         return (Source(self.where, 0, 0),)
 
     def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
-        """By the workers, also of a session whose engine is local: that is where the rows are."""
+        """Fit on the workers, even if the session's engine is local: the rows are there."""
         from pulse.runtime.fit import spark_driver
 
         spark = engine.spark()

@@ -1,4 +1,4 @@
-"""The same work in this process, without Spark, a thread per core: for small inputs, and the oracle of tests on Spark."""
+"""Fit in this process without Spark, a thread per core: for small inputs, and as the oracle in tests of Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pulse.runtime.fit.worker_summary import summary
 
 
 def fit_files(job: FileJob, old_ends: pa.Table | None) -> FitOutcome:
-    """Fit files into the job's staging folder: units side by side, then their keys."""
+    """Fit files into the job's staging folder: units in parallel, then their keys."""
     return run_fit(job, lambda job: _fit_units(job, old_ends))
 
 
@@ -41,7 +41,7 @@ def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
 
 
 def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:
-    """Fit a table of tuples. It has no order of arrival: they are sorted by key and time, those of one instant as they stand."""
+    """Fit a table of tuples, sorted by key and time since it has no arrival order; tuples of one instant keep their order."""
     batches = table.select(job.columns).to_batches(max_chunksize=BATCH_ROWS)
 
     def fit(job: FitJob) -> list[pa.RecordBatch]:

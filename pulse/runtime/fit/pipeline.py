@@ -1,4 +1,6 @@
-"""From an order to a stored model: what all drivers of a fit share. They differ only in who runs the workers' functions."""
+"""Run a fit from a request to a stored model: the steps that all drivers share. They differ only in who runs the workers'
+functions.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ Job = TypeVar("Job", bound=FitJob)
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """What the workers wrote, added up; ``missed`` and ``superseded`` are what stitching counts beside the units' own counts."""
+    """The sum of what the workers wrote; ``missed`` and ``superseded`` are counted by stitching, beside the units' own counts."""
 
     files: tuple[PartFile, ...]
     statistics: dict[str, Any]
@@ -47,7 +49,7 @@ class FitOutcome:
 
 
 def run_fit(job: Job, attempt: Callable[[Job], Iterable[pa.RecordBatch]]) -> FitOutcome:
-    """Run the workers; once more where some units held tuples that an earlier unit had made late."""
+    """Run the workers; run them once more if some units held tuples that an earlier unit had made late."""
     written, late = _collect(attempt(job), job)
     if late:
         _clear(Path(job.staging))
@@ -85,10 +87,10 @@ def _clear(staging: Path) -> None:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What the manifest says of where the tuples are from.
+    """The origin of the tuples, for the manifest.
 
     ``source``: where tuples that are not kept can be read again (:func:`pulse.store.tuples.source_files.remember`). ``accents``
-    are those of all the data, also of what a model held before.
+    are those of all the data, including what the model held before.
     """
 
     sources: tuple[Source, ...]
@@ -99,7 +101,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Staging:
-    """Where the workers write, and what they go on from: the newest tuple of each key."""
+    """The folder that workers write to, and the newest tuple of each key, which they continue from."""
 
     staging: Path
     generation: int
@@ -117,17 +119,17 @@ def make_model(
     append: bool = False,
     keep_tuples: Keep = None,
     late: str = REFUSE,
-    told: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
+    on_counts: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """Stage, run, write the manifest, publish; nothing of it where too many tuples are late (``late``).
+    """Stage, run, write the manifest, publish; publish nothing if too many tuples are late (``late``).
 
-    What is appended to a model that keeps its tuples keeps its own as well, if nothing else is said. Files that a model holds
-    already are not appended again: that the model has them is said, and it stays as it is. ``told`` gets the
-    counts of this fit.
+    Data appended to a model that keeps its tuples is kept as well, unless ``keep_tuples`` says otherwise. Files that a model
+    already holds are not appended again: a warning names them and the model stays as it is. ``on_counts`` receives the counts
+    of this fit.
     """
     try:
-        return _made(out, spec, origin, run, overwrite, append, keep_tuples, late, told, progress)
+        return _made(out, spec, origin, run, overwrite, append, keep_tuples, late, on_counts, progress)
     except HeldAlreadyError as e:
         if not e.whole:
             raise
@@ -144,7 +146,7 @@ def _made(
     append: bool,
     keep_tuples: Keep,
     late: str,
-    told: Callable[[Mapping[str, Any], FitSpec], None] | None,
+    on_counts: Callable[[Mapping[str, Any], FitSpec], None] | None,
     progress: Progress | None,
 ) -> Model:
     with staged(out, replace=overwrite or append) as staging:
@@ -185,13 +187,13 @@ def _made(
                 manifest = replace(manifest, files=void_drifts(manifest.files, staging, spec.schema))
             manifest = carry_over(old, manifest, staging)
         (staging / FILE).write_text(manifest.to_json(), encoding="utf-8")
-    if told is not None:
-        told(counts, spec)
+    if on_counts is not None:
+        on_counts(counts, spec)
     return Model(out)
 
 
 def read_counts(staging: Path) -> dict[str, Any]:
-    """What the units noted, added up."""
+    """Sum the counts that the units wrote."""
     total: dict[str, Any] = {
         "tuples": 0,
         "late": 0,
@@ -229,7 +231,7 @@ def read_counts(staging: Path) -> dict[str, Any]:
 
 
 def _no_segments(staging: Path, spec: FitSpec, generation: int) -> PartFile:
-    """A file without rows, so that an empty model reads as an empty table."""
+    """Write a file without rows, so that an empty model reads as an empty table."""
     name = f"part-{generation:03d}-00000.parquet"
     return PartFile(**write_segments(staging / name, SegmentBatch.empty(spec.schema)))
 
@@ -242,14 +244,14 @@ def _check_same(manifest: Manifest, spec: FitSpec) -> None:
         )
     if manifest.fit != spec.to_json():
         raise StoreError(
-            f"--append: the model was fitted with {manifest.fit}, this fit asks for {spec.to_json()}; "
-            "ask for the same"
+            f"--append: the model was fitted with {manifest.fit}, this fit uses {spec.to_json()}; "
+            "use the same options"
         )
 
 
 @contextmanager
 def _watched(staging: Path, progress: Progress | None) -> Iterator[None]:
-    """Tell how far the workers are, from what they leave in the staging folder."""
+    """Report the workers' progress, read from the files in the staging folder."""
     if progress is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""What a fit could not model: said to the user, and refused where it is too much of the data to be a few stray tuples."""
+"""Report tuples that a fit could not model, and refuse a fit with too many of them."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ if TYPE_CHECKING:
 REFUSE, ASIDE = "refuse", "aside"
 POLICIES = (REFUSE, ASIDE)
 MOST_LATE = 0.01
-"""The share of late tuples above which a fit is refused: what is out of order is then the data, not a tuple here and there."""
+"""Share of late tuples above which a fit is refused: then the data is out of order, not a few tuples."""
 
 
 class LateTuplesError(PulseError, ValueError):
-    """More tuples are late than a stream in the order of its arrival has."""
+    """More tuples are late than in a stream read in arrival order."""
 
 
 class SetAsideWarning(UserWarning):
-    """Some tuples are not in the model, but beside it."""
+    """Some tuples were set aside and are not in the model."""
 
 
 def check_policy(late: str) -> str:
-    """What is to become of many late tuples, if it is something that can."""
+    """Check the policy for late tuples, and return it."""
     if late not in POLICIES:
         raise SessionError(f"fit, late: expected {' or '.join(map(repr, POLICIES))}, got {late!r}")
     return late
 
 
 def check_late(counts: Mapping[str, Any], late: str) -> None:
-    """Raise where more than :data:`MOST_LATE` of a fit's tuples are late and the user has not allowed it."""
+    """Raise if more than :data:`MOST_LATE` of a fit's tuples are late and the user has not allowed it."""
     if late == ASIDE or counts["late"] <= MOST_LATE * counts["tuples"]:
         return
     raise LateTuplesError(
         f"fit: {_share(counts, 'late')} are late, that is earlier than another tuple of their key that was read before them"
         f"{_first(counts, 'late')}; expected at most {MOST_LATE:.0%}. Files are read in the order in which they are given, from "
         "top to bottom, and what is appended comes after all that the model holds: give the files in the order of time, sort "
-        "them, or fit a table or frame, which is sorted by key and time. To model the rest without them say late='aside' "
+        "them, or fit a table or frame, which is sorted by key and time. To model the rest without them use late='aside' "
         "(--late aside). Nothing was written"
     )
 
 
 def warn_of(counts: Mapping[str, Any], spec: FitSpec) -> None:
-    """Warn where tuples were set aside: how many, what share, the first of them, and what to do."""
-    told = [
+    """Warn about tuples that were set aside: how many, what share, the first of them, and what to do."""
+    texts = [
         f"{_share(counts, what)} {text}{_first(counts, what)}"
         for what, text in (("late", "are late"), ("not_finite", "have a value that is no number"))
         if counts.get(what)
     ]
-    if told:
+    if texts:
         lacks = f"; {lacking(counts)}" if lacking(counts) else ""
         advice = advice_for(counts, spec.schema, spec.nonfinite)
         warnings.warn(
-            f"fit: {'; '.join(told)}{lacks}. They were set aside, with their reason: see Model.aside()"
+            f"fit: {'; '.join(texts)}{lacks}. They were set aside, with their reason: see Model.aside()"
             f"{f'. {advice}' if advice else ''}",
             SetAsideWarning,
             stacklevel=6,  # where Session.fit was called
@@ -65,7 +65,8 @@ def warn_of(counts: Mapping[str, Any], spec: FitSpec) -> None:
 
 
 def lacking(counts: Mapping[str, Any]) -> str:
-    """Which modelled attributes are null or not finite, in how many tuples; nothing where none is, or nobody counted.
+    """List the modelled attributes that are null or not finite, in how many tuples; empty if there are none or nothing was
+    counted.
 
     >>> lacking({"lacking": {"x": 1, "cog": 2000}})
     'cog is null or not finite in 2,000, x in 1'
@@ -76,7 +77,7 @@ def lacking(counts: Mapping[str, Any]) -> str:
 
 
 def advice_for(counts: Mapping[str, Any], schema: StreamSchema, nonfinite: str) -> str:
-    """What to do so that a tuple that lacks one attribute is not lost for the others, or is a hole; nothing where none lacks."""
+    """Advise how to keep a tuple that lacks one attribute for the others, or as a hole; empty if no attribute is lacking."""
     found: Mapping[str, int] = counts.get("lacking") or {}
     if not found:
         return ""
@@ -99,7 +100,7 @@ def _options(schema: StreamSchema, names: list[str]) -> str:
 
 
 def share(count: int, whole: int) -> str:
-    """A part of a whole, never rounded to nothing or to all.
+    """Format a part of a whole, never rounded to nothing or to all.
 
     >>> share(1, 3), share(1, 10_000_000), share(9_999_999, 10_000_000)
     ('33.33 %', '< 0.01 %', '> 99.99 %')

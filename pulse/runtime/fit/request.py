@@ -1,4 +1,4 @@
-"""The order of a fit: data, what of it is modelled and how, put together and checked before any work is done."""
+"""Assemble and check a fit request: the data, its modelled columns and bounds, before any work is done."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FitRequest:
         format: str | Format | None = None,
         points: bool = False,
     ) -> FitRequest:
-        """From what the user gave; the types are the data's."""
+        """Make a request from the user's arguments; the column types come from the data."""
         found, key, time = data_from(data, format, key, time, (*model, *keep))
         if not time:
             raise SessionError("fit: which column is the time? Name it: time='t' (--time t)")
@@ -87,15 +87,15 @@ class FitRequest:
     def bounds_for(
         self, query: str, stream: str, parameters: Mapping[str, Any], max_gap: int | None
     ) -> Bounds:
-        """The bounds that a query needs, found with an exact model of the first tuples."""
-        asked = parse(query, {stream: self.schema}, tuple(parameters)).bind(parameters)
+        """Return the bounds that a query needs, derived from an exact model of the first tuples."""
+        bound = parse(query, {stream: self.schema}, tuple(parameters)).bind(parameters)
         exact = FitSpec.of(self.schema, error=0, max_gap=max_gap)
         first = FitRequest(TableInput(self.data.first(TRIAL, needed_columns(self.schema))), self.schema)
         with tempfile.TemporaryDirectory(prefix="pulse-trial-") as folder:
-            return bounds_for(asked, stream, first.model(Path(folder) / "trial", exact, _HERE, late=ASIDE))
+            return bounds_for(bound, stream, first.model(Path(folder) / "trial", exact, _HERE, late=ASIDE))
 
     def accents(self, accents: Any, splits: str | os.PathLike[str] | None) -> AccentLog | None:
-        """The accents of the data, from a log or a table of splits."""
+        """Return the accents of the data, from a log or a table of splits."""
         return log_from(accents, splits, self.schema, self.data.columns.names, raw=True)
 
     def model(
@@ -109,10 +109,10 @@ class FitRequest:
         append: bool = False,
         keep_tuples: Keep = None,
         late: str = REFUSE,
-        told: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
+        on_counts: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
         progress: Progress | None = None,
     ) -> Model:
-        """Fit the data into a folder; ``accents`` are those of the data, put behind those of a model that they are added to."""
+        """Fit the data into a folder; ``accents`` are those of the data, added after those of a model that is appended to."""
         check_free(out.absolute(), replace=overwrite or append)
         if overwrite:
             check_apart(out, self.data.files())
@@ -133,13 +133,13 @@ class FitRequest:
             append=append,
             keep_tuples=keep_tuples,
             late=late,
-            told=told,
+            on_counts=on_counts,
             progress=progress,
         )
 
 
 def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:
-    """A column that is not there; where positions are on offer in degrees, or folders have its name, what to do."""
+    """Return the error for a missing column; with advice if the data has positions in degrees, or folders have its name."""
     error = unknown_column(name, columns, where)
     folded = {column.casefold() for column in columns}
     if name in PROJECTED and folded & {"lat", "latitude"} and folded & {"lon", "longitude"}:
@@ -155,7 +155,7 @@ def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:
 
 
 def _no_numbers(data: FitInput, name: str) -> ColumnTypeError:
-    """A modelled column of text: the first one that is no number tells why."""
+    """Return the error for a modelled column of text, with the first value that is not a number."""
     texts = data.first(TRIAL, [name]).column(name)
     plain = (texts.cast(pa.string()) if pa.types.is_dictionary(texts.type) else texts).combine_chunks()
     read = cast_what_fits(plain, pa.float64())
@@ -173,7 +173,7 @@ def _no_numbers(data: FitInput, name: str) -> ColumnTypeError:
 
 
 def completed(error: Any, drift: Any, chosen: Bounds, names: tuple[str, ...]) -> tuple[Any, Any]:
-    """The bounds that were given, and for attributes without one those that were chosen."""
+    """Complete the given bounds with the chosen ones, for attributes without a bound."""
     given = [one if isinstance(one, Mapping) else dict.fromkeys(names, one) for one in (error, drift)]
     bounded = {name for one in given for name, bound in one.items() if bound is not None}
     made = [

@@ -1,4 +1,4 @@
-"""Tuples that stay with a model, for revisions of them (:mod:`pulse.store.tuples.tuple_history`): which, and for how long."""
+"""Retain tuples with a model, so that they can be revised (:mod:`pulse.store.tuples.tuple_history`): which, and for how long."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pulse.store.model import Model
 
 ALL, NONE = "all", "none"
 Keep = str | int | None
-"""What stays: everything, so many microseconds before the newest tuple, nothing; None: as in the model that is appended to."""
+"""Tuples to keep: all, those of so many microseconds before the newest, none; None: as in the model that is appended to."""
 
 
 class KeepError(PulseError, ValueError):
-    """A retention that is none."""
+    """The retention is neither ``all``, ``none`` nor a duration."""
 
 
 def parse_keep(given: bool | str | float | None) -> Keep:
-    """How much to keep, as users write it: True or ``"all"``, a duration, False or ``"none"``; or nothing said.
+    """Parse how much to keep, as users write it: True or ``"all"``, a duration, False or ``"none"``; None if not given.
 
     >>> parse_keep("2 h"), parse_keep(True), parse_keep(False), parse_keep(None)
     (7200000000, 'all', 'none', None)
@@ -37,16 +37,16 @@ def parse_keep(given: bool | str | float | None) -> Keep:
 
 
 def keeps(keep: Keep) -> bool:
-    """Whether any tuple stays."""
+    """Return whether any tuple is kept."""
     return keep not in (None, NONE)
 
 
 def history_of(
     staging: Path, progress: Path, keep: Keep, source: dict[str, Any], old: Model | None
 ) -> dict[str, Any]:
-    """What the manifest says of the tuples; those that need not be kept any more are taken away from the staging folder.
+    """Return the manifest's record of the tuples; remove expired ones from the staging folder.
 
-    The old model's are linked into it.
+    The old model's tuples are linked into it.
     """
     own: dict[str, Any] = {"tuples": _recorded(progress) if keeps(keep) else None, "source": source}
     if old is None:
@@ -54,8 +54,8 @@ def history_of(
     elif "fits" in old.manifest.history:
         fits = [*old.manifest.history["fits"], own]
     else:
-        return {}  # of a time when nobody took note
-    for name in [one["name"] for told in fits[:-1] for one in told["tuples"] or ()]:
+        return {}  # written before histories were recorded
+    for name in [one["name"] for fit in fits[:-1] for one in fit["tuples"] or ()]:
         assert old is not None
         link(old.path / name, staging / name)
     history: dict[str, Any] = {"keep": keep, "since": None, "fits": fits}
@@ -63,13 +63,13 @@ def history_of(
 
 
 def _recorded(progress: Path) -> list[dict[str, Any]]:
-    """The files of tuples that the units noted, in the units' order."""
+    """Return the files of tuples that the units wrote, in the units' order."""
     notes = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(progress.glob("unit-*.json"))]
     return [note["kept"] for note in notes if note["kept"] is not None]
 
 
 def _limited(history: dict[str, Any], staging: Path) -> dict[str, Any]:
-    files = [one for told in history["fits"] for one in told["tuples"] or ()]
+    files = [one for fit in history["fits"] for one in fit["tuples"] or ()]
     if not files:
         return history
     since = max(one["end"] for one in files) - history["keep"]
@@ -79,7 +79,7 @@ def _limited(history: dict[str, Any], staging: Path) -> dict[str, Any]:
         if one["end"] < since:
             (staging / one["name"]).unlink()
     fits = [
-        {**told, "tuples": told["tuples"] and [one for one in told["tuples"] if one["end"] >= since]}
-        for told in history["fits"]
+        {**fit, "tuples": fit["tuples"] and [one for one in fit["tuples"] if one["end"] >= since]}
+        for fit in history["fits"]
     ]
     return {**history, "since": since, "fits": fits}

@@ -1,4 +1,4 @@
-"""Fits on Spark: from files without a tuple crossing into the JVM, from any DataFrame through Arrow.
+"""Fit on Spark: files without a tuple crossing into the JVM, any DataFrame through Arrow.
 
 ::
 
@@ -6,8 +6,8 @@
      (file, row group)      a hundredth of the tuples                                            by the workers      by the driver
 
 Where files overlap in time, a later file's tuples that lie before an earlier one's newest are late (semantics 2.5).
-Which units hold such tuples is only known after the fit, so the fit is then made once more, with each such unit told
-what its predecessors reached.
+Which units hold such tuples is only known after the fit, so the fit then runs once more, and each such unit receives the
+watermarks of its predecessors.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def fit_frame(
 ) -> FitOutcome:
     """Fit a DataFrame.
 
-    It has no order of arrival, so its tuples are brought together by key and sorted by time; among equal times the
-    DataFrame's own order decides, as far as Spark keeps one.
+    It has no arrival order, so its tuples are shuffled by key and sorted by time; among equal times the DataFrame's own order
+    decides, as far as Spark keeps one.
     """
     schema = job.spec.schema
     arrival = "_arrival"
     tuples = frame.select(*job.columns).withColumn(arrival, F.monotonically_increasing_id())
     keys = [F.col(f"`{name}`") for name in schema.key_names]
-    # A key that was renumbered comes under several numbers, which must not be parted.
+    # A renumbered key appears under several numbers, which must stay in one partition.
     if not keys or job.moves_keys:
         by_key, keys = tuples.coalesce(1), []
     else:
@@ -69,7 +69,7 @@ def fit_frame(
 
 
 def partitions_for(rows: int, parallelism: int) -> int:
-    """How many partitions of keys keep what one worker stitches at a time within bounds."""
+    """Return how many partitions of keys bound what one worker stitches at a time."""
     return max(parallelism, -(-rows // (_TUPLES_PER_SEGMENT * _SEGMENTS_PER_PARTITION)))
 
 
@@ -90,7 +90,7 @@ def _run(
             frame = frame.unionByName(old)
         by_key = frame.repartition(partitions, *keys) if keys else frame.coalesce(1)
         with translated():
-            # One row per partition, plus one per late visit: the only thing that comes to the driver.
+            # One row per partition, plus one per late visit: nothing else reaches the driver.
             return list(by_key.mapInArrow(_writer(job), _summary_schema(schema)).toArrow().to_batches())
 
     return run_fit(job, attempt)
@@ -133,8 +133,8 @@ def _writer(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
 
 def _summary_schema(schema: StreamSchema) -> T.StructType:
     own = {field.name: field.dataType for field in spark_schema(schema)}
-    said = {UNIT: T.LongType(), "_watermark": T.LongType(), "_written": T.StringType()}
-    types = {**{name: own[name] for name in schema.key_names}, **said}
+    summary_types = {UNIT: T.LongType(), "_watermark": T.LongType(), "_written": T.StringType()}
+    types = {**{name: own[name] for name in schema.key_names}, **summary_types}
     return T.StructType([T.StructField(name, type_) for name, type_ in types.items()])
 
 
@@ -145,5 +145,5 @@ def _parts_schema(schema: StreamSchema) -> T.StructType:
 
 
 def _for_spark(parts: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Parts of a stored model with the columns and types that the workers' parts have."""
+    """Select the columns of a stored model's parts that the workers' parts have."""
     return parts.select([field.name for field in _parts_schema(schema)])

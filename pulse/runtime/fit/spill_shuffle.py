@@ -1,12 +1,12 @@
-"""The parts of a fit in one process, brought together by key: in memory while they are few, else on disk.
+"""Shuffle the parts of a fit by key in one process: in memory while they are few, else on disk.
 
 ::
 
     parts of units, in order ──┬── few: all keys together ─────────────────> stitched
                                └── many: by ranges of keys, a file each ───> stitched one after the other
 
-What is held does then not grow with the number of segments, but for those of a key alone, and what is stitched
-together is written together: a file that one worker of a query reads.
+Memory then grows only with the segments of a single key, and keys that are stitched together are written together: to a file
+that one worker of a query reads.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from pulse.kernels.counting_sort import group
 from pulse.store.read_units import ROWS
 
 HELD = 2 * ROWS
-"""Rows of parts that are held before they go to disk."""
+"""Rows of parts in memory before they spill to disk."""
 
 MOST = 256
-"""Files at most: they are open at the same time."""
+"""Most bins: their files are open at the same time."""
 
 FULL = 0.75
-"""Of what a worker of a query reads at once, what a bin is meant to hold: keys are uneven, and units to come are a guess."""
+"""Target fill of a bin, of what a worker of a query reads at once: keys are uneven, and the units to come are a guess."""
 
 FOLDER = "_bins"
 
 
 class SpillShuffle:
-    """Parts are added in the order of their units, of which there are ``units``; then each bin has all parts of its keys.
+    """A shuffle that spills: add parts in the order of their ``units``; then each bin holds all parts of its keys.
 
     ``keys`` are the key's columns; without any there is one bin. A context manager, since it may leave a folder in ``staging``.
     """
 
     def __init__(self, staging: Path, keys: tuple[str, ...], units: int) -> None:
         self._folder, self._keys, self._units = staging / FOLDER, keys, units
-        self._held: list[pa.Table] = []
+        self._buffered: list[pa.Table] = []
         self._rows = self._done = 0
         self._bin_of: dict[str, int] = {}
         self._names: list[str] = []
@@ -66,42 +66,42 @@ class SpillShuffle:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, part: pa.Table) -> None:
-        """Some rows more, with the columns of the first."""
+        """Add rows with the columns of the first part."""
         if self._writers:
-            self._deal(part.select(self._names))
+            self._spill(part.select(self._names))
             return
-        self._held.append(part if not self._held else part.select(self._held[0].column_names))
+        self._buffered.append(part if not self._buffered else part.select(self._buffered[0].column_names))
         self._rows += part.num_rows
 
     def end_unit(self) -> None:
-        """All parts of a unit have been added."""
+        """Mark the end of a unit's parts."""
         self._done += 1
         if not self._writers and self._keys and self._rows > HELD:
             self._open()
 
     def __len__(self) -> int:
-        """How many bins there are: more than one only when all could not be held."""
-        return len(self._writers) or int(bool(self._held))
+        """Return the number of bins: more than one only if the parts did not fit in memory."""
+        return len(self._writers) or int(bool(self._buffered))
 
     def finish(self) -> None:
-        """All parts of all units have been added."""
+        """Close the bins for writing, after the last unit."""
         for writer, file in zip(self._writers, self._files, strict=True):
             writer.close()
             file.close()
         self._files = [pa.OSFile(str(self._path(number))) for number in range(len(self._writers))]
 
     def read(self, number: int) -> pa.Table:
-        """All that was added to one bin, after :meth:`finish`."""
+        """Read all rows of one bin, after :meth:`finish`."""
         if not self._writers:
-            return pa.concat_tables(self._held)
+            return pa.concat_tables(self._buffered)
         with pa.ipc.open_file(self._files[number]) as reader:
             return reader.read_all()
 
     # -- on disk --------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """From now on, on disk: as many bins as the units to come will need, if they are like those that came."""
-        table = pa.concat_tables(self._held)
+        """Start to spill: to as many bins as the units to come will need, if they resemble those so far."""
+        table = pa.concat_tables(self._buffered)
         ranks, texts = self._distinct(table)
         weights = np.bincount(ranks, minlength=len(texts))
         expected = self._rows * max(self._units, self._done) / self._done
@@ -114,11 +114,11 @@ class SpillShuffle:
         for number in range(bins):
             self._files.append(pa.OSFile(str(self._path(number)), "wb"))
             self._writers.append(pa.ipc.new_file(self._files[-1], table.schema, options=options))
-        held, self._held = self._held, []
-        for part in held:
-            self._deal(part)
+        buffered, self._buffered = self._buffered, []
+        for part in buffered:
+            self._spill(part)
 
-    def _deal(self, part: pa.Table) -> None:
+    def _spill(self, part: pa.Table) -> None:
         ranks, texts = self._distinct(part)
         bins = np.array([self._bin(text) for text in texts], np.int64)[ranks]
         order, begins = group(bins, len(self._writers))
@@ -128,12 +128,12 @@ class SpillShuffle:
                 writer.write_table(sorted_.slice(begin, end - begin))
 
     def _bin(self, text: str) -> int:
-        """The range that a key is in; of keys that come later, any one, the same in every run."""
+        """Return the bin of a key's range; for keys that appear later, one by hash, the same in every run."""
         found = self._bin_of.get(text)
         return zlib.crc32((text or "").encode()) % len(self._writers) if found is None else found
 
     def _distinct(self, table: pa.Table) -> tuple[IntArray, list[str]]:
-        """The rank of each row's key, and the keys' texts by rank."""
+        """Return the rank of each row's key, and the keys' texts by rank."""
         columns = [table.column(name).combine_chunks() for name in self._keys]
         ranks = key_ranks(columns, table.num_rows)
         first = np.empty(int(ranks.max(initial=-1)) + 1, np.int64)

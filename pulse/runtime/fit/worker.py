@@ -1,4 +1,4 @@
-"""What a worker does in a fit: reads a unit and fits it; stitches some keys and writes them.
+"""Run a worker's part of a fit: read and fit a unit; stitch some keys and write them.
 
 Runs in Spark's workers and in this process alike.
 """
@@ -40,17 +40,17 @@ from pulse.stream.accents.log import AccentLog
 from pulse.stream.revisions import with_reason
 
 PROGRESS = "_progress"
-BATCH_ROWS = 1 << 17  # of a table that is fitted
-_ROW_GROUP = 1 << 13  # of tuples: a revision reads those around it
+BATCH_ROWS = 1 << 17  # of a fitted table
+_ROW_GROUP = 1 << 13  # of tuples: small, since a revision reads only those around it
 Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
 
 
 @dataclass(frozen=True)
 class FitJob:
-    """All a worker must know.
+    """The work order of a fit's workers.
 
-    ``watermarks``: by unit and key, what earlier units reached; ``generation`` numbers the fits a model is made of;
-    ``keep_tuples``: whether the tuples stay beside the model, where revisions find them; ``accents``: those of the stream.
+    ``watermarks``: by unit and key, the newest time of earlier units; ``generation`` numbers the fits a model is made of;
+    ``keep_tuples``: whether the tuples stay beside the model, for revisions; ``accents``: those of the stream.
     """
 
     spec: FitSpec
@@ -62,44 +62,46 @@ class FitJob:
 
     @property
     def columns(self) -> list[str]:
-        """What is read of the tuples."""
+        """Return the columns to read."""
         return needed_columns(self.spec.schema) if self.undo is None else self.undo.columns
 
     @property
     def moves_times(self) -> bool:
-        """Whether recorded times are not those of the model."""
+        """Return whether recorded times differ from those of the model."""
         return self.undo is not None and self.undo.units.clock is not None
 
     @property
     def moves_keys(self) -> bool:
-        """Whether recorded keys are not those of the model."""
+        """Return whether recorded keys differ from those of the model."""
         return self.undo is not None and any(
             name in self.undo.units.steps for name in self.spec.schema.key_names
         )
 
     @cached_property
     def undo(self) -> Undo | None:
-        """What brings tuples into the units of the stream's start (semantics 8.1); None where nothing has to be."""
+        """Return the conversion of tuples to the units of the stream's start (semantics 8.1); None if there is nothing to
+        convert.
+        """
         found = None if self.accents is None else Undo(self.accents, self.spec.schema)
         return None if found is None or found.units.is_empty else found
 
     @cached_property
     def drops(self) -> Drops | None:
-        """Where attributes that were there are dropped; None where none is."""
+        """Return where attributes are dropped; None if none is."""
         return Drops.of(self.accents, self.spec.schema)
 
     def undone(self, batches: Iterable[pa.RecordBatch], left: _Left) -> Iterator[pa.RecordBatch]:
-        """The tuples that can be modelled, in those units; ``left`` takes the others."""
+        """Convert tuples to the units of the stream's start; those that cannot be modelled go to ``left``."""
         for batch in batches:
             if self.undo is not None:
                 batch = self.undo.tuples(_coded(batch, self.spec.schema.key_names), left.take)
             yield batch
 
     def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
-        """Tuples that were undone as they came: what is set aside is told in the units that it was recorded in."""
+        """Convert tuples back to the units they were recorded in, as dead letters show them."""
         if tuples is None or not self._units.is_told_by_tuples:
             return None if tuples is None else self._units.recorded(tuples)
-        # What only the tuples tell is not restated, and must not be brought again as if it were.
+        # Units known from the tuples only cannot be restored; the reason says so, lest such rows be fed back as recorded.
         reasons = [f"{one}, in the units of the start" for one in tuples.column(REASON).to_pylist()]
         return with_reason(tuples.drop_columns([REASON]), reasons)
 
@@ -116,7 +118,7 @@ class FileJob(FitJob):
     units: tuple[Unit, ...] = ()
 
     def tuples(self, ordinal: int, counts: Counts) -> Iterator[pa.RecordBatch]:
-        """The tuples of a unit."""
+        """Read the tuples of a unit."""
         assert self.format is not None
         coming = frozenset[str]() if self.accents is None else self.accents.coming
         format, unit = self.format, self.units[ordinal]
@@ -131,13 +133,13 @@ class FileJob(FitJob):
 
 @dataclass(frozen=True)
 class _Removed:
-    """Rows that a format's filters removed, of which some are set aside (:attr:`Format.set_aside`), in a file of their own."""
+    """Rows that a format's filters removed; some are set aside (:attr:`Format.set_aside`) in their own file."""
 
     file: _GrowingFile
     reasons: frozenset[str]
 
     def take(self, rows: pa.RecordBatch) -> None:
-        """Some, with their reasons."""
+        """Set aside the rows whose reason asks for it."""
         why = rows.column(REASON).cast(pa.string())
         some = rows.filter(pc.is_in(why, value_set=pa.array(sorted(self.reasons), pa.string())))
         if some.num_rows:
@@ -152,9 +154,9 @@ def fit_unit(
     *,
     as_arrived: bool = True,
 ) -> Iterator[pa.Table]:
-    """Fit one unit's tuples: parts as they close. Leaves what was set aside and the counts in the staging folder.
+    """Fit one unit's tuples: yield parts as they close. Write rejected tuples and the counts to the staging folder.
 
-    Tuples that are not given ``as_arrived`` have no order, and are sorted by key and time.
+    Without ``as_arrived`` the tuples have no order, and are sorted by key and time.
     """
     fitter = fitter_for(
         job.spec, watermarks=job.watermarks.get(ordinal), record=job.keep_tuples, drops=job.drops
@@ -187,20 +189,20 @@ def fit_unit(
         yield _part(segments, ordinal, SEGMENTS)
     for points, part in fitter.ends.parts():
         yield _part(points, ordinal, part)
-    told = {"first_late": first_late, "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
-    note = {**asdict(fitter.counts), **told}
+    extra = {"first_late": first_late, "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
+    note = {**asdict(fitter.counts), **extra}
     write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
 
 
 @dataclass(frozen=True)
 class _Left:
-    """The tuples of a unit that accents leave nothing to model of: counted, and set aside in a file of their own."""
+    """Tuples of a unit that accents leave without anything to model: counted, and set aside in their own file."""
 
     file: _GrowingFile
     counts: Counts
 
     def take(self, rows: pa.Table, reason: str, keep: bool) -> None:
-        """Some, why, and whether to set them aside."""
+        """Count tuples with their reason, and with ``keep`` set them aside."""
         n = rows.num_rows
         self.counts.add(Counts(kept=-n if self.counts.rows else 0, removed={reason: n}))
         if keep:
@@ -208,7 +210,7 @@ class _Left:
 
 
 def _first_late(aside: pa.Table | None, job: FitJob) -> str | None:
-    """The first late tuple of those set aside, for a message."""
+    """Describe the first late tuple among those set aside, for a message."""
     if aside is None:
         return None
     late = aside.filter(pc.starts_with(aside.column(REASON).cast(pa.string()), REASONS[LATE]))
@@ -221,7 +223,7 @@ def _first_late(aside: pa.Table | None, job: FitJob) -> str | None:
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], job: FitJob) -> Iterator[pa.RecordBatch]:
-    """All tuples by key and time, in batches again."""
+    """Sort all tuples by key and time, and yield them in batches."""
     some = [_coded(batch, job.spec.schema.key_names) for batch in batches if batch.num_rows]
     if some:
         table = pa.Table.from_batches(some).unify_dictionaries()
@@ -229,7 +231,7 @@ def _in_order(batches: Iterable[pa.RecordBatch], job: FitJob) -> Iterator[pa.Rec
 
 
 def _coded(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
-    """Text keys as codes, which undoing and the fit both look at: so they are looked up once."""
+    """Dictionary-encode text keys once, for the unit conversion and the fit."""
     for name in names:
         column, place = batch.column(name), batch.schema.get_field_index(name)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -251,7 +253,7 @@ def _part(batch: SegmentBatch, ordinal: int, part: int) -> pa.Table:
 
 @dataclass(frozen=True)
 class Written:
-    """What became of one partition of keys."""
+    """The files and counts of one partition of keys."""
 
     files: list[dict[str, Any]] = field(default_factory=list)
     statistics: dict[str, Any] = field(default_factory=dict)
@@ -260,7 +262,7 @@ class Written:
 
 
 def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits:
-    """Stitch the parts of some keys and write their segments and ends; or which units have to be fitted again."""
+    """Stitch the parts of some keys and write their segments and ends; or return the units that must be fitted again."""
     stitched = stitch(parts, job.spec, job.drops)
     if isinstance(stitched, LateUnits):
         return stitched
@@ -281,7 +283,7 @@ def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits
 
 
 class _GrowingFile:
-    """Tuples written as they come; no file when there are none."""
+    """A Parquet file of tuples, written as they arrive; no file if there are none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -290,11 +292,10 @@ class _GrowingFile:
         self._rows = 0
 
     def beside(self, name: str) -> _GrowingFile:
-        """Another one next to it."""
+        """Return another file next to it."""
         return _GrowingFile(self._path.with_name(f"{self._path.stem}-{name}{self._path.suffix}"))
 
     def write(self, table: pa.Table | None) -> None:
-        """Append."""
         if table is None:
             return
         table = pa.table({n: _plain(table.column(n)) for n in table.column_names})
@@ -306,7 +307,7 @@ class _GrowingFile:
         self._rows += table.num_rows
 
     def facts(self, time: str) -> dict[str, Any] | None:
-        """What the manifest says of the file, if there is one; ``time`` is a column of it."""
+        """Return the manifest's entry for the file, if there is one; ``time`` is its time column."""
         if not self._rows:
             return None
         with pq.ParquetFile(self._path) as file:
@@ -321,7 +322,7 @@ class _GrowingFile:
         }
 
     def close(self) -> None:
-        """Let the file appear."""
+        """Close the file and publish it under its name."""
         if self._writer is not None:
             self._writer.close()
             self._temporary.replace(self._path)

@@ -1,4 +1,4 @@
-"""What a worker tells the driver of a fit: one row per file it wrote, or one per visit that must be fitted again."""
+"""Summarize a worker's result for the driver of a fit: one row per file written, or one per visit to fit again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulse.runtime.fit.worker import FitJob, Written
 
 
 def summary(job: FitJob, result: Written | LateUnits) -> pa.RecordBatch:
-    """What a worker tells the driver: a file with its statistics, or late visits with their keys."""
+    """Return a worker's result as rows: a file with its statistics, or late visits with their keys."""
     schema = summary_arrow_schema(job.spec.schema)
     if isinstance(result, LateUnits):
         columns = {name: result.keys.column(name).combine_chunks() for name in result.keys.column_names}
@@ -31,6 +31,6 @@ def summary(job: FitJob, result: Written | LateUnits) -> pa.RecordBatch:
 
 
 def summary_arrow_schema(schema: StreamSchema) -> pa.Schema:
-    """The key's columns, and what a worker says about it."""
+    """Return the schema of a summary: the key's columns, and the worker's result."""
     keys = [field for field in schema.arrow_schema() if field.name in schema.key_names]
     return pa.schema([*keys, (UNIT, pa.int64()), ("_watermark", pa.int64()), ("_written", pa.string())])

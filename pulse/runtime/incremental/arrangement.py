@@ -1,10 +1,9 @@
-"""Connection points: the recent history of an arc in memory, by key, from which it is replayed and which revisions correct (7.3).
+"""Hold the recent history of an arc in memory, by key, for replay and correction: a connection point (semantics 7.3).
 
-A point knows its keys by **codes**, numbers in the order in which they were met. Finding rows is O(log n) a region,
-correcting is O(rows of the key). A revision is first worked out against what the point holds
-(:meth:`ConnectionPoint.exchanged`) and put in place when all operators are done (:meth:`ConnectionPoint.commit`): one that
-fails on its way leaves everything as it was.
-Operators see the content as it is after the revision, beside what it was.
+Keys have **codes**, numbers in the order of first appearance. Finding rows takes O(log n) per region, correcting O(rows of the
+key). A revision is first computed against the held rows (:meth:`ConnectionPoint.replacement_delta`) and committed when all
+operators are done (:meth:`ConnectionPoint.commit`): one that fails on its way changes nothing. Operators see the content before
+and after the revision.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ from pulse.runtime.incremental.delta import (
 )
 from pulse.store.errors import HistoryGoneError
 
-_SHORTER = 16  # microseconds that rows are kept longer than is promised: reading asks for a little more than is needed
+_SHORTER = 16  # microseconds of extra history, since reads request a little more than they need
 
 
 class RevisionError(PulseError, ValueError):
-    """A revision that does not say what it is about."""
+    """A revision that does not match its regions or streams."""
 
 
 class ConnectionPoint:
     """The rows of an arc, at rest, by key and time.
 
-    ``keep`` is how much is kept, in microseconds before the watermark that :meth:`advance` is told; None for all.
+    ``keep``: the history kept, in microseconds before the watermark of :meth:`advance`; None for all.
     """
 
     def __init__(self, relation: Relation, *, keep: int | None = None, in_order: bool = False) -> None:
-        # In order, groups have the codes 0, 1, … as they are, also those without rows.
+        # With in_order, groups keep the codes 0, 1, …, also those without rows.
         merged = relation if in_order else relation.without_empty_groups().merged()
         self.columns, self.keep, self.since = relation.columns, keep, EARLIEST
         self.keys: tuple[pa.Array, ...] = merged.keys
@@ -70,11 +69,11 @@ class ConnectionPoint:
 
     @property
     def groups(self) -> int:
-        """How many keys were met."""
+        """Return the number of keys with codes."""
         return len(self._codes)
 
     def codes(self, keys: Sequence[pa.Array], n: int, *, add: bool = False) -> IntArray:
-        """The codes of keys given as columns; -1 where one is not known, unless it is to be added."""
+        """Return the codes of keys given as columns; -1 for unknown keys, unless ``add`` gives them codes."""
         known = self._codes
         found = [known.get(key, -1) for key in _tuples(keys, n)]
         if add and -1 in found:
@@ -95,19 +94,19 @@ class ConnectionPoint:
     # -- reading --------------------------------------------------------------------------------------------
 
     def count(self, stretches: KeyRanges) -> IntArray:
-        """How many rows overlap each stretch."""
+        """Count the rows that overlap each stretch."""
         places = self._locate(stretches)
         counts: IntArray = places[:, 1] - places[:, 0]
         return counts
 
     def middle(self) -> tuple[int, int]:
-        """The code with most rows, and an instant in the middle of them; there are rows."""
+        """Return the code with most rows, and an instant in the middle of them; the point must have rows."""
         rows = self._rows
         code = int(np.argmax(rows.stop - rows.begin))
         return code, int(rows.data["start"][(rows.begin[code] + rows.stop[code]) // 2])
 
     def read(self, regions: Regions) -> Relation:
-        """The rows that overlap the regions, whole; a group for each region, in their order. Unknown keys have none."""
+        """Read the rows that overlap the regions, whole; a group per region, in their order, empty for unknown keys."""
         code = self.codes(regions.keys, len(regions))
         known = np.flatnonzero(code >= 0)
         self._check(regions.start)
@@ -117,7 +116,7 @@ class ConnectionPoint:
         return self._rows.take(rows, regions.keys, offsets)
 
     def content(self, stretches: KeyRanges, wanted: BoolArray | None = None) -> BeforeAfter:
-        """What there is around stretches before and after the pending revision; of codes that are not ``wanted``, nothing."""
+        """Return the rows around stretches before and after the pending revision; none for codes that are not ``wanted``."""
         self._check(stretches.start, GRACE)
         places = self._locate(stretches)
         if wanted is not None:
@@ -138,7 +137,7 @@ class ConnectionPoint:
         return _with_revised(found, delta, places, (revised, first, last))
 
     def everything(self) -> Relation:
-        """All rows, by key."""
+        """Return all rows, by key."""
         rows, offsets = concat_ranges(np.stack([self._rows.begin, self._rows.stop], axis=1))
         return self._rows.take(rows, self.keys, offsets).without_empty_groups().merged()
 
@@ -154,7 +153,7 @@ class ConnectionPoint:
         return locate(rows.data["start"], rows.data["end"], spans, ranges)
 
     def _check(self, start: IntArray, grace: int = 0) -> None:
-        """That nothing is asked for that is gone; ``grace`` of it was asked for to be safe only."""
+        """Raise if dropped history is requested; ``grace`` of the request is a safety margin only."""
         needed = int(start.min()) + grace if len(start) else self.since
         if needed + _SHORTER * (grace > 0) < self.since:
             raise HistoryGoneError(
@@ -165,13 +164,13 @@ class ConnectionPoint:
     # -- correcting -----------------------------------------------------------------------------------------
 
     def correct(self, changed: Changed) -> Delta:
-        """Take a revision in: what it changed. What is held rules where it differs from what the revision says was old."""
+        """Apply a revision and return its delta. The held rows prevail where they differ from the revision's old rows."""
         delta = self.pend(changed)
         self.commit()
         return delta
 
     def pend(self, changed: Changed) -> Delta:
-        """Work a revision out and show it to who reads the content; nothing is put in place yet."""
+        """Compute a revision's delta and make it visible to :meth:`content`, without committing it."""
         regions = changed.regions
         self._check(regions.start)
         code = self.codes(regions.keys, len(regions), add=True)
@@ -179,12 +178,12 @@ class ConnectionPoint:
         some = np.flatnonzero((np.diff(old.offsets) > 0) | (np.diff(new.offsets) > 0))
         if len(some) < len(code):
             code, old, new = code[some], old.select_groups(some), new.select_groups(some)
-        delta = self.exchanged(code, old, new)
+        delta = self.replacement_delta(code, old, new)
         self._pending = delta
         return delta
 
     def _by_region(self, relation: Relation, regions: Regions, code: IntArray) -> Relation:
-        """The rows of a relation, a group for each region."""
+        """Regroup a relation's rows, a group per region."""
         if len(regions) == 1 and relation.groups == 1:
             return replace(relation, keys=tuple(regions.keys))
         own = self.codes(relation.keys, relation.groups, add=True)
@@ -205,19 +204,21 @@ class ConnectionPoint:
         within = (found < n) & (code[at] == of_row[rows]) & (time[rows] < regions.end[at])
         if not within.all():
             where = relation.where(int(rows[within.argmin()]))
-            raise RevisionError(f"revision: {where} lies in none of the regions that it is said to be of")
+            raise RevisionError(
+                f"revision: {where} lies outside the revision's regions; give a region that contains it"
+            )
         by = np.argsort(found, kind="stable")
         offsets = np.searchsorted(found[by], np.arange(n + 1))
         return relation._pick(rows[by], tuple(regions.keys), offsets)
 
     def propose(self, delta: Delta) -> Delta:
-        """As :meth:`pend`, for what an operator says changed on its output."""
-        found = self.exchanged(delta.stretches.code, delta.old_rows, delta.new_rows)
+        """Compute and show the delta of an operator's output change, like :meth:`pend`."""
+        found = self.replacement_delta(delta.stretches.code, delta.old_rows, delta.new_rows)
         self._pending = found
         return found
 
     def pend_nothing(self) -> None:
-        """Nothing of this arc is revised."""
+        """Set an empty pending revision."""
         none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
         self._pending = Delta(
             KeyRanges(none, none, none), Relation.empty(self.columns), ranges, ranges, ranges
@@ -225,16 +226,16 @@ class ConnectionPoint:
 
     @property
     def pending(self) -> Delta:
-        """The revision that is being worked on."""
+        """Return the pending revision."""
         assert self._pending is not None
         return self._pending
 
     def drop(self) -> None:
-        """Forget the pending revision."""
+        """Discard the pending revision."""
         self._pending = None
 
     def commit(self) -> None:
-        """Put the pending revision in place."""
+        """Apply the pending revision to the held rows."""
         delta, self._pending = self._pending, None
         if delta is None or not len(delta):
             return
@@ -252,7 +253,7 @@ class ConnectionPoint:
             self._rows.splice(int(code[i]), pieces)
 
     def advance(self, watermark: int) -> None:
-        """Forget what ended more than ``keep`` before the watermark."""
+        """Drop rows that ended more than ``keep`` before the watermark."""
         if self.keep is None or watermark - self.keep <= self.since:
             return
         self.since = watermark - self.keep
@@ -261,10 +262,10 @@ class ConnectionPoint:
         ever = KeyRanges(np.arange(n), oldest, np.full(n, 1 << 62))
         self._rows.begin = self._locate(ever)[:, 0].copy()
 
-    def exchanged(self, code: IntArray, old: Relation, new: Relation) -> Delta:
-        """The delta that puts ``new`` where ``old`` was, a group each for every code given, in terms of the rows held.
+    def replacement_delta(self, code: IntArray, old: Relation, new: Relation) -> Delta:
+        """Compute the delta that replaces ``old`` by ``new``, a group each per code, in terms of the held rows.
 
-        The held rows that lie in the time of either give way; one that reaches beyond it is cut, and the rest stays as a row.
+        Held rows within the time of either are withdrawn; one that extends beyond it is cut, and the rest stays as a row.
         """
         hulls = Hulls.of(old, new)
         if len(code) > 1:
@@ -288,16 +289,16 @@ class ConnectionPoint:
 
 
 def _tuples(keys: Sequence[pa.Array], n: int) -> list[tuple[Any, ...]]:
-    """Keys as tuples of plain values."""
+    """Convert keys to tuples of Python values."""
     return list(zip(*(column.to_pylist() for column in keys), strict=True)) if keys else [()] * n
 
 
 def _with_revised(
     found: BeforeAfter, delta: Delta, places: IntArray, near: tuple[IntArray, IntArray, IntArray]
 ) -> BeforeAfter:
-    """The content of held rows, which lie at ``places``, and after it that of the stretches which ``near`` says are revised.
+    """Append to the content of held rows, at ``places``, the groups after the revision of the stretches revised by ``near``.
 
-    Of the new rows, as of those held, the ones that overlap a stretch: a row that stayed is in both, or in neither.
+    New rows, like held ones, are those that overlap a stretch: a row that stays is in both, or in neither.
     """
     assert delta.held is not None
     held, stretches = found.relation, found.stretches
@@ -336,7 +337,7 @@ def _with_revised(
 
 
 def _overlapping(stretches: KeyRanges, others: KeyRanges) -> tuple[IntArray, IntArray, IntArray]:
-    """Which stretches others (ascending, apart) come near; for every stretch the first of them and the one after the last."""
+    """Return the stretches that ``others`` (ascending, disjoint) overlap; per stretch the first of them and one past the last."""
     starts = np.searchsorted(others.code, stretches.code, "left")
     ends = np.searchsorted(others.code, stretches.code, "right")
     spans = np.stack([starts, ends], axis=1)
@@ -345,7 +346,7 @@ def _overlapping(stretches: KeyRanges, others: KeyRanges) -> tuple[IntArray, Int
 
 
 def _like(relation: Relation, columns: Columns, keys: tuple[pa.Array, ...]) -> Relation:
-    """The rows with all the attributes of ``columns``: drift that is not given is not known."""
+    """Give the rows all attributes of ``columns``: missing drift becomes infinite."""
     given = relation.drift
     drift = {
         name: given[name] if name in given else np.full(len(relation), np.inf) for name in columns.modelled

@@ -1,12 +1,12 @@
-"""Segments of many keys in memory that can be corrected in place: columns of numbers with room behind each key's rows.
+"""Buffer segments of many keys for correction in place: numeric columns with spare room behind each key's rows.
 
 ::
 
     key 0            key 1              key 2
     |rows....|room..||rows......|room..||rows.|room..| ... free
 
-A correction moves rows of its own key only. A key that outgrows its room moves to the free end; where that is used up all
-columns grow by half, so that a row is moved O(1) times on average.
+A correction moves rows of its own key only. A key that outgrows its room moves to the free end; when that is full all columns
+grow by half, so that moves per row are amortised O(1).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Column = npt.NDArray[Any]
 
 
 class DictEncoder:
-    """Values of an unmodelled attribute as numbers; null is -1."""
+    """A growing dictionary encoding of an unmodelled attribute; null is -1."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type, self._values = type_, pa.array([], type_)
         self._codes: dict[Any, int] = {}
 
     def encode(self, column: pa.Array) -> IntArray:
-        """The numbers of these values; new ones are added."""
+        """Return the codes of values, adding new ones."""
         encoded = column.dictionary_encode() if not pa.types.is_dictionary(column.type) else column
         words = encoded.dictionary.cast(self._type).to_pylist()
         fresh = [word for word in words if word not in self._codes]
@@ -48,7 +48,7 @@ class DictEncoder:
         return codes
 
     def decode(self, codes: IntArray) -> pa.Array:
-        """The values of these numbers."""
+        """Return the values of codes."""
         missing = codes < 0
         return self._values.take(pa.array(codes, mask=missing) if missing.any() else pa.array(codes))
 
@@ -75,7 +75,7 @@ class KeyBuffers:
             self.data[name][places] = values
 
     def numbers(self, relation: Relation) -> dict[str, Column]:
-        """A relation's rows as columns of numbers; drift that is not known is infinite."""
+        """Convert a relation's rows to numeric columns; unknown drift is infinite."""
         start, end = extents(relation)
         data: dict[str, Column] = {
             "ref": relation.ref,
@@ -95,7 +95,7 @@ class KeyBuffers:
         return data
 
     def take(self, rows: IntArray, keys: tuple[pa.Array, ...], offsets: IntArray) -> Relation:
-        """Copies of these rows as a relation."""
+        """Copy rows into a relation."""
         data, names = self.data, self.columns.modelled
         return Relation(
             columns=self.columns,
@@ -114,15 +114,15 @@ class KeyBuffers:
         )
 
     def add_keys(self, count: int) -> None:
-        """So many keys more, without rows."""
+        """Add ``count`` keys without rows."""
         here = np.full(count, self._free, np.int64)
         self.begin, self.stop = np.concatenate([self.begin, here]), np.concatenate([self.stop, here])
         self._limit = np.concatenate([self._limit, here])
 
     def splice(self, key: int, pieces: Sequence[tuple[dict[str, Column] | None, int, int]]) -> None:
-        """Rows of a key anew, from the first place of a piece on: pieces of its own rows (None) and of other columns.
+        """Replace a key's rows from the first piece on by pieces of its own rows (source None) and of other columns.
 
-        The pieces begin with the place where rows change, as an empty piece of its own, and end where they stay again.
+        An empty first piece marks where rows change, an empty last piece where they stay again.
         """
         first, last = pieces[0][1], pieces[-1][2]
         count = sum(b - a for _, a, b in pieces)
@@ -137,7 +137,7 @@ class KeyBuffers:
         if self.stop[key] + shift > self._limit[key]:
             first, last = self._moved(key, first, last, shift)
         for name, values in self.data.items():
-            # The own pieces are copied before what they are cut from is moved.
+            # Own pieces are copied before the rows they come from move.
             joined = _joined(made[name], values)
             if shift and tail:
                 values[last + shift : last + shift + tail] = values[last : last + tail].copy()
@@ -145,7 +145,7 @@ class KeyBuffers:
         self.stop[key] += shift
 
     def _widen(self, pieces: Sequence[tuple[dict[str, Column] | None, int, int]]) -> None:
-        """Columns of coefficients as wide as the widest to come."""
+        """Widen coefficient columns to the widest of the pieces."""
         for source in (source for source, _, _ in pieces if source is not None):
             for name, values in source.items():
                 lacking = values.shape[1] - self.data[name].shape[1] if values.ndim == 2 else 0
@@ -153,7 +153,7 @@ class KeyBuffers:
                     self.data[name] = np.pad(self.data[name], ((0, 0), (0, lacking)))
 
     def _moved(self, key: int, first: int, last: int, shift: int) -> tuple[int, int]:
-        """The key's rows at the free end, with room; where ``first`` and ``last`` are then."""
+        """Move a key's rows to the free end, with room; return the new ``first`` and ``last``."""
         begin, stop = int(self.begin[key]), int(self.stop[key])
         room = (stop - begin + shift) + (stop - begin + shift) // 2 + 8
         if self._free + room > self._size:
@@ -171,7 +171,7 @@ class KeyBuffers:
 
 
 def _joined(parts: list[Column], like: Column) -> Column:
-    """One after the other, as wide as ``like``; a copy."""
+    """Concatenate a copy of the parts, as wide as ``like``."""
     wide = [
         np.pad(part, ((0, 0), (0, like.shape[1] - part.shape[1])))
         if part.ndim == 2 and part.shape[1] < like.shape[1]
@@ -182,7 +182,7 @@ def _joined(parts: list[Column], like: Column) -> Column:
 
 
 def bare(columns: Columns, keys: tuple[pa.Array, ...], groups: int) -> Relation:
-    """Keys alone: a relation of groups without rows or attributes."""
+    """Make a relation of keys alone: groups without rows or attributes."""
     empty = Relation.empty(Columns((), (), (), columns.time))
     return replace(
         empty,

@@ -1,4 +1,4 @@
-"""The exact time that old and new rows take up together, and how rows that reach beyond it are cut there.
+"""Compute the exact time hull of old and new rows, and cut rows that extend beyond it.
 
 Instants are (reference, offset) pairs: regions are whole microseconds, rows end where a line leaves its tube.
 """
@@ -20,24 +20,24 @@ Data = Mapping[str, Any]
 
 
 class Instants(NamedTuple):
-    """Pairs of whole microseconds and seconds from them."""
+    """Instants as pairs: whole microseconds, and seconds relative to them."""
 
     ref: IntArray
     offset: FloatArray
 
     def take(self, rows: IntArray | BoolArray) -> Instants:
-        """These."""
+        """Select instants."""
         return Instants(self.ref[rows], self.offset[rows])
 
     def before(self, other: Instants) -> BoolArray:
-        """Which lie before the others, by more than rounding."""
+        """Return which lie before the others, by more than rounding."""
         found: BoolArray = gaps(*self, *other) > tolerances(*self, *other)
         return found
 
 
 @dataclass(frozen=True)
 class Hulls:
-    """From the first start to the last end of each group's rows; ``closed`` where a point lies at the end."""
+    """The ranges from the first start to the last end of each group's rows; ``closed`` where a point lies at the end."""
 
     begin: Instants
     end: Instants
@@ -45,7 +45,7 @@ class Hulls:
 
     @classmethod
     def of(cls, old: Relation, new: Relation) -> Hulls:
-        """Of the rows of two relations' groups together; each group has a row in one of them."""
+        """Compute the hulls of two relations' groups together; each group must have a row in one of them."""
         has_old, has_new = np.diff(old.offsets) > 0, np.diff(new.offsets) > 0
         ends: list[Instants] = []
         for at, side in ((0, "lo"), (-1, "hi")):
@@ -67,25 +67,25 @@ class Hulls:
         return cls(ends[0], ends[1], closed)
 
     def take(self, rows: IntArray) -> Hulls:
-        """These."""
+        """Select hulls."""
         return Hulls(self.begin.take(rows), self.end.take(rows), self.closed[rows])
 
     @property
     def order(self) -> tuple[FloatArray, IntArray]:
-        """Sorts by where they begin."""
+        """Return sort keys for ``lexsort`` by begin."""
         whole, rest = split(*self.begin)
         return rest, whole
 
     @property
     def around(self) -> tuple[IntArray, IntArray]:
-        """Whole microseconds that surely hold them."""
+        """Return enclosing ranges in whole microseconds."""
         start = self.begin.ref + np.floor(self.begin.offset * 1e6).astype(np.int64) - 1
         return start, self.end.ref + np.ceil(self.end.offset * 1e6).astype(np.int64) + 1
 
     def trimmed(self, places: IntArray, data: Data) -> IntArray:
-        """Places of rows without those that only touch: they were found for the fractions of their ends."""
+        """Drop rows at ``places`` that only touch a hull: rounding to microseconds included them."""
         ref, lo, hi = data["ref"], data["lo"], data["hi"]
-        for _ in range(4):  # two rows at most are so near at either end, but for points
+        for _ in range(4):  # at most two rows, besides points, are that near at either end
             some = places[:, 1] > places[:, 0]
             f, b = np.minimum(places[:, 0], len(ref) - 1), np.maximum(places[:, 1] - 1, 0)
             first, last = Instants(ref[f], lo[f]), Instants(ref[b], lo[b])
@@ -100,7 +100,7 @@ class Hulls:
         return places
 
     def cuts(self, places: IntArray, data: Data, code: IntArray) -> Cuts | None:
-        """Where rows reach beyond their hull, or are in the time of two; None where none are."""
+        """Find rows that extend beyond their hull or lie in two hulls; None without any."""
         ref, lo, hi = data["ref"], data["lo"], data["hi"]
         some = places[:, 1] > places[:, 0]
         f, b = np.minimum(places[:, 0], len(ref) - 1), np.maximum(places[:, 1] - 1, 0)
@@ -115,7 +115,8 @@ class Hulls:
 
 @dataclass(frozen=True)
 class Cuts:
-    """``left``, ``right``: a hull's first, last row goes on beyond it. ``shared``: its first row is its predecessor's last."""
+    """Rows to cut. ``left``, ``right``: a hull's first, last row extends beyond it; ``shared``: its first row is also its
+    predecessor's last."""
 
     hulls: Hulls
     left: BoolArray
@@ -124,11 +125,11 @@ class Cuts:
 
     @property
     def last(self) -> IntArray:
-        """Of each run of hulls that share rows the last."""
+        """Return the last hull of each run of hulls that share rows."""
         return np.append(np.flatnonzero(~self.shared)[1:], len(self.shared)) - 1
 
     def pieces(self, take: Callable[..., Relation], new: Relation, places: IntArray) -> Relation:
-        """New rows with what is left of cut ones before, between and after them; hulls that share rows are one group."""
+        """Return new rows with the remainders of cut ones before, between and after; hulls that share rows are one group."""
         n = len(self.shared)
         every = np.arange(n + 1)
         rests = Relation.concat(
@@ -163,7 +164,7 @@ class Cuts:
 
 
 def _picked(relation: Relation, rows: IntArray, side: str) -> Instants:
-    """An end of these rows; anything where there is no such row."""
+    """Return an end of these rows; arbitrary values for rows that do not exist."""
     if not len(relation):
         return Instants(np.zeros(len(rows), np.int64), np.zeros(len(rows)))
     at = rows.clip(0, len(relation) - 1)

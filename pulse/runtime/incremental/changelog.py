@@ -1,7 +1,7 @@
-"""What is said of a delta: the rows of a changelog, and nothing where nothing changed.
+"""Convert a delta to changelog rows; unchanged times give none.
 
-As :func:`pulse.operators.output.diff.difference` of all old and all new results would say it, but only the changed stretches are
-looked at, and each of them is compared on its own.
+Equals :func:`pulse.operators.output.diff.difference` of all old and all new results, but reads only the changed stretches and
+compares each on its own.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import Changes, same_cells
 from pulse.runtime.incremental.delta import Delta, by_ranges
 
-Restated = Callable[[Relation], Relation]
+UnitConversion = Callable[[Relation], Relation]
 _KINDS = pa.array(["-D", "-U", "+I", "+U"])
 
 
 def to_changelog(
-    delta: Delta, columns: Columns, *, possible: bool, restated: Restated | None = None
+    delta: Delta, columns: Columns, *, possible: bool, to_output_units: UnitConversion | None = None
 ) -> tuple[Changes, Relation]:
-    """The changes under the output's columns, and the rows they are of: of every stretch a group of old ones and one of new.
+    """Return the changes under the output's columns, and their rows: per stretch a group of old ones and one of new.
 
-    ``restated`` gives rows in the units in force at each instant, if they are not in them.
+    ``to_output_units`` converts rows to the units in force at each instant; None if they already are.
     """
-    rows = _answer(delta, columns, possible=possible, restated=restated)
+    rows = _answer(delta, columns, possible=possible, to_output_units=to_output_units)
     offsets = np.stack([rows.offsets[:-1:2], rows.offsets[1::2], rows.offsets[2::2]], axis=1)
     cells = align(rows.ref, rows.lo, rows.hi, offsets, outer=True)
     left, right = cells.index[:, 0], cells.index[:, 1]
@@ -38,10 +38,10 @@ def to_changelog(
     both = np.flatnonzero(has_old & has_new)
     changed = np.ones(len(left), bool)
     changed[both] = ~same_cells(rows, rows, cells, left, right, both)
-    # Of every cell the old row, then the new.
-    said = np.stack([has_old & changed, has_new & changed], axis=1).ravel()
-    cell = np.repeat(np.arange(len(left)), 2)[said]
-    source = cells.index[:, :2].ravel()[said]
+    # The old row of every cell, then the new.
+    emitted = np.stack([has_old & changed, has_new & changed], axis=1).ravel()
+    cell = np.repeat(np.arange(len(left)), 2)[emitted]
+    source = cells.index[:, :2].ravel()[emitted]
     by = (cells.ref[cell] - rows.ref[source]) / 1e6
     lo = np.maximum(cells.lo[cell] + by, rows.lo[source])
     hi = np.maximum(np.minimum(cells.hi[cell] + by, rows.hi[source]), lo)
@@ -55,13 +55,15 @@ def to_changelog(
     return Changes(table.append_column("kind", kinds)), rows
 
 
-def _answer(delta: Delta, columns: Columns, *, possible: bool, restated: Restated | None) -> Relation:
-    """Old and new rows by turns, of what is asked for."""
+def _answer(
+    delta: Delta, columns: Columns, *, possible: bool, to_output_units: UnitConversion | None
+) -> Relation:
+    """Return old and new rows alternately, restricted to the query's certainty and columns."""
     ranges = np.stack([delta.old, delta.new], axis=1).reshape(-1, 2)
     rows = by_ranges(delta.relation, ranges, np.repeat(delta.groups, 2))
     if not possible and (rows.certainty < LIKELY).any():
         rows = rows.take(np.flatnonzero(rows.certainty >= LIKELY))
-    rows = rows if restated is None else restated(rows)
+    rows = rows if to_output_units is None else to_output_units(rows)
     names = rows.columns.key_names
     keys = tuple(rows.keys[names.index(name)] for name in columns.key_names)
     return replace(rows, columns=columns, keys=keys)

@@ -1,13 +1,13 @@
-"""A standing query: it keeps the current models of its streams, and when one changes solves again what depends on it.
+"""Maintain a continuous query: hold the current models of its streams, and solve again the results that an update affects.
 
-State is explicit: the segments that still matter of every stream, and the results they gave. An update (semantics 1.4) changes
-results only from its start on. So what is solved again is the plan over the keys that changed, from as far back as windows reach;
-the results are compared with those given before, and only the differences are emitted (:mod:`pulse.operators.output.diff`)::
+State is explicit: the live segments of every stream, and their results. An update (semantics 1.4) changes results only from its
+start on. So the plan is solved again over the changed keys, from as far back as windows reach; the results are compared with the
+earlier ones, and only the differences are emitted (:mod:`pulse.operators.output.diff`)::
 
-    updates ──settle──> segments of the streams ──plan, on what changed──> new results ──difference──> +I  -U +U  -D
+    updates ──apply──> segments of the streams ──plan, on changed keys──> new results ──difference──> +I  -U +U  -D
 
-A plan that treats keys apart (no aggregate across keys) is evaluated once for each of its scans: that scan over the changed
-keys, scans before it over the unchanged, scans after it over all; every combination with a changed key is met exactly once.
+A plan that is separable by key (no aggregate across keys) is evaluated once per scan: that scan over the changed keys, scans
+before it over the unchanged, scans after it over all; so every combination with a changed key is evaluated exactly once.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from pulse.validation.inversion.key_matching import positions
 from pulse.validation.revisions.replay import KeyRevision, replaced
 
 FAR = 1 << 62
-GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, against rounding at their ends
+GRACE = 1_000_000  # microseconds kept beyond the windows' reach, against rounding at their ends
 
 
 @dataclass(frozen=True)
 class ContinuousQueryState:
-    """``streams``: the segments at rest that still matter, by plain names. ``results``: what holds now, from the watermark on,
-    and of keys that lag behind it, if it is known which, from their newest tuple on."""
+    """The state of a continuous query. ``streams``: the live segments at rest, by plain names. ``results``: the current results,
+    from the watermark on; of lagging keys, if these are known, from their newest tuple on."""
 
     streams: Mapping[str, Relation]
     results: Relation
     watermark: int = -FAR
-    lagging: bool = False  # whether results of keys that lag are there
+    lagging: bool = False  # whether results of lagging keys are included
 
 
 Instants = Mapping[str, tuple[tuple[pa.Array, ...], IntArray]]
@@ -56,18 +56,16 @@ Instants = Mapping[str, tuple[tuple[pa.Array, ...], IntArray]]
 
 @dataclass(frozen=True)
 class Solved:
-    """What an update led to."""
+    """The outcome of an update."""
 
     changes: Changes
-    solved: int  # keys that were solved again, over all scans
-    fresh: Relation  # result segments that were computed
-    evaluation: FragmentEvaluation | None = (
-        None  # of the whole plan over the changed keys, where that was all there was to do
-    )
+    solved: int  # keys solved again, over all scans
+    fresh: Relation  # computed result segments
+    evaluation: FragmentEvaluation | None = None  # of the whole plan over the changed keys, if single
 
     @property
     def results(self) -> int:
-        """How many result segments were computed."""
+        """Return the number of computed result segments."""
         return len(self.fresh)
 
 
@@ -80,26 +78,26 @@ class ContinuousQuery:
     plan: Node = field(init=False)
 
     def __post_init__(self) -> None:
-        # One way round would not do: scans are of changed and unchanged keys, and either may have the smaller key.
+        # Mirroring pairs would be wrong: scans hold changed and unchanged keys, and either may have the smaller key.
         object.__setattr__(self, "plan", optimise(self.query.plan, mirror=False))
 
     @property
     def radius(self) -> int:
-        """How far back, in microseconds, a result can depend on its inputs: all windows down the longest path."""
+        """Return how far back, in microseconds, a result can depend on its inputs: all windows down the longest path."""
         return _radius(self.plan)
 
     @property
     def output(self) -> Columns:
-        """The columns of results."""
+        """Return the columns of results."""
         return self.query.output(self.plan.columns)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of changes."""
+        """Return the schema of changes."""
         return change_schema(self.output.segment_schema())
 
     def start(self) -> ContinuousQueryState:
-        """Nothing known yet."""
+        """Return the empty state."""
         return ContinuousQueryState(
             {stream: Relation.empty(columns) for stream, columns in self.columns.items()},
             Relation.empty(self.plan.columns),
@@ -108,7 +106,7 @@ class ContinuousQuery:
     def update(
         self, state: ContinuousQueryState, updates: Mapping[str, Relation]
     ) -> tuple[ContinuousQueryState, Solved]:
-        """Take new segments in, by stream; what they change."""
+        """Apply new segments, by stream; return the new state and the changes."""
         some = {stream: one for stream, one in updates.items() if len(one)}
         if not some:
             return state, Solved(Changes(self.schema.empty_table()), 0, Relation.empty(self.plan.columns))
@@ -127,9 +125,9 @@ class ContinuousQuery:
         changed: Mapping[str, BoolArray],
         updates: Mapping[str, Relation],
     ) -> tuple[Relation, Solved]:
-        """The results after updates, each key's from its own first one on; nothing is said of what is no longer held."""
+        """Return the results after updates, each key's from its first update on; dropped results are not reported."""
         starts = {stream: _starts(one) for stream, one in updates.items()}
-        if not self.treats_keys_apart:  # since when keys were unknown that are known again
+        if not self.treats_keys_apart:  # keys that are known again changed from when they became unknown
             for stream, (keys, at) in starts.items():
                 before = ends_known(state.streams[stream])
                 starts[stream] = keys, np.minimum(at, _known(keys, before, FAR, len(at)))
@@ -144,9 +142,9 @@ class ContinuousQuery:
     def revise(
         self, state: ContinuousQueryState, revised: Mapping[str, KeyRevision], updates: Mapping[str, Relation]
     ) -> tuple[ContinuousQueryState, Solved]:
-        """Take in corrected segments of some keys, and new ones of others; what that changes of the results still held.
+        """Apply corrected segments of some keys and new ones of others; return the changes of the results still held.
 
-        Only results of corrected keys are solved again, from the first difference on until windows have passed the last.
+        Only results of corrected keys are solved again, from the first difference until windows have passed the last.
         """
         streams, keys, changed = dict(state.streams), {}, {}
         for stream, one in revised.items():
@@ -161,7 +159,7 @@ class ContinuousQuery:
         marks = {stream: _among(streams[stream], one) for stream, one in keys.items()}
         results, solved = self._solved(state.results, streams, marks, (since, max(since, until)), keys)
         if some:
-            # All segments are as they are at the end: what was solved above is not solved into something else.
+            # All segments are already final, so this does not change the results solved above.
             results, more = self._updated(state, results, streams, changed, some)
             both = Changes(pa.concat_tables([solved.changes.table, more.changes.table]))
             fresh = Relation.concat([solved.fresh, more.fresh])
@@ -177,9 +175,9 @@ class ContinuousQuery:
         keys: Mapping[str, tuple[pa.Array, ...]] | None = None,
         starts: Instants | None = None,
     ) -> tuple[Relation, Solved]:
-        """The results with those of a span of time that depend on changed keys solved again, and what that changes.
+        """Solve again the results in a time span that depend on changed keys; return all results and the changes.
 
-        ``keys`` are the changed ones where some may have no segments left; ``starts`` says from when on each has changed.
+        ``keys``: the changed ones, where some may have no segments left; ``starts``: from when on each has changed.
         """
         since, until = span
         new, count, evaluation = self.solve(streams, changed, since, until=until)
@@ -201,11 +199,11 @@ class ContinuousQuery:
     def advance(
         self, state: ContinuousQueryState, watermark: int, lagging: Instants | None = None
     ) -> ContinuousQueryState:
-        """Nothing before the watermark comes any more: forget what no result from it on depends on.
+        """Advance the watermark, behind which nothing more arrives: drop segments that no result from it on depends on.
 
-        ``lagging``: the keys whose newest tuple lies before it, and when that was. The next one of such a key, which is in order,
-        may tell that the truth left the model right after that: from there on its results, and what they depend on, are kept.
-        Where keys meet, so is what a key that is not known yet may meet: validators take it as far back as windows reach.
+        ``lagging``: the keys whose newest tuple lies before it, and when that was. The next tuple of such a key, in order, may
+        show that the truth left the model right after that: results from there on, and their inputs, are kept. In plans across
+        keys, so are segments that a yet unknown key may combine with: validators take it as far back as windows reach.
         """
         if watermark <= state.watermark:
             return state
@@ -225,11 +223,11 @@ class ContinuousQuery:
         return ContinuousQueryState(streams, results, reached, lagging is not None)
 
     def of_keys(self, relation: Relation, updates: Relation) -> Relation:
-        """The segments of a stream of those keys only that updates are of."""
+        """Filter a stream's segments to the keys of updates."""
         return relation.select_groups(np.flatnonzero(in_other(relation, updates)))
 
     def recent(self, relation: Relation, instant: int) -> Relation:
-        """What results from an instant on depend on."""
+        """Return the segments that results from an instant on depend on."""
         return clip(relation, instant - self.radius - GRACE, FAR).without_empty_groups()
 
     # -- solving again --------------------------------------------------------------------------------------
@@ -243,9 +241,10 @@ class ContinuousQuery:
         *,
         until: int = FAR,
     ) -> tuple[Relation, int, FragmentEvaluation | None]:
-        """The results from ``since`` on that depend on what changed; how many keys were solved for them, and how if at once.
+        """Solve the results from ``since`` on that depend on changed keys.
 
-        ``home`` tells which pairs of a pair join are solved here; without it, all.
+        Returns the results, the number of keys solved, and the evaluation if there was a single one. ``home`` selects the pairs
+        of a pair join to solve here; None: all.
         """
         recent = {
             stream: _present(clip(relation, since - self.radius - GRACE, until))
@@ -296,18 +295,18 @@ class ContinuousQuery:
 
     @property
     def treats_keys_apart(self) -> bool:
-        """Whether no result depends on keys other than those it names."""
+        """Return whether no result depends on keys other than its own."""
         return not any(isinstance(node, (Across, Union)) for node in walk(self.plan))
 
     @property
     def alone(self) -> bool:
-        """Whether every result depends on one key of one scan."""
+        """Return whether every result depends on one key of one scan."""
         return self.treats_keys_apart and len(dict.fromkeys(scans(self.plan))) == 1
 
     def _touched(
         self, results: Relation, new: Relation, keys: Mapping[str, tuple[pa.Array, ...]]
     ) -> BoolArray:
-        """Which groups of the old results are solved again: all, or those with a changed key of a stream among their keys."""
+        """Return which groups of the old results are solved again: all, or those with a changed key among their keys."""
         if not self.treats_keys_apart or not results.groups:
             return np.ones(results.groups, bool)
         touched = in_other(results, new)
@@ -318,12 +317,12 @@ class ContinuousQuery:
         return touched
 
     def _has_key(self, results: Relation, leaf: Scan, keys: tuple[pa.Array, ...]) -> BoolArray:
-        """Result groups whose key columns that came from this scan name one of its keys."""
+        """Return which result groups have one of these keys in the key columns from this scan."""
         columns = self._keys_of(results, leaf)
         return np.ones(results.groups, bool) if columns is None else keys_in(columns, keys)
 
     def _keys_of(self, results: Relation, leaf: Scan) -> tuple[pa.Array, ...] | None:
-        """The key columns of results that came from a scan; None where not all of them are there."""
+        """Return the results' key columns that come from a scan; None where some are missing."""
         plain = self.columns[leaf.stream].key_names
         names = [followed(self.plan, f"{leaf.alias}.{name}") for name in plain]
         own = results.columns.key_names
@@ -332,8 +331,8 @@ class ContinuousQuery:
         return tuple(results.keys[own.index(name)] for name in names if name is not None)
 
     def _firsts(self, results: Relation, instants: Instants, other: int, unknown: int) -> IntArray:
-        """Per group of results the first of the instants of its keys: ``other`` where none has one, ``unknown`` where the group
-        does not tell which keys are behind it."""
+        """Return per result group the first instant of its keys: ``other`` where none has one, ``unknown`` where its input keys
+        cannot be derived from it."""
         if not self.treats_keys_apart:
             return np.full(results.groups, unknown)
         found = np.full(results.groups, FAR)
@@ -353,7 +352,7 @@ def _radius(node: Node) -> int:
 
 
 def _starts(updates: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
-    """The keys of updates, and when the first of each begins."""
+    """Return the keys of updates, and when the first of each begins."""
     some = updates.without_empty_groups()
     return some.keys, np.minimum.reduceat(begins(some), some.offsets[:-1])
 
@@ -361,14 +360,14 @@ def _starts(updates: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
 def _known(
     keys: tuple[pa.Array, ...], instants: tuple[tuple[pa.Array, ...], IntArray], other: int, n: int
 ) -> IntArray:
-    """The instant that is known of each of ``n`` keys, ``other`` where none is."""
+    """Look up the instant of each of ``n`` keys, ``other`` where there is none."""
     place = positions(keys, instants[0], n, len(instants[1]))
     return np.append(instants[1], other)[place]
 
 
 def _ending_after(relation: Relation, instants: IntArray, *, newest: bool = False) -> Relation:
-    """The rows that end at an instant or later, which each group has its own of; with ``newest`` also the last of each group,
-    which tells from when on its key is unknown, unless that is over."""
+    """Filter rows that end at their group's instant or later; with ``newest`` also the last row of each group, which marks from
+    when on its key is unknown, unless the key has ended."""
     over = is_over(relation)
     stays = np.where(over, begins(relation), ends(relation)) >= instants[relation.group]
     if newest and len(relation):
@@ -378,31 +377,31 @@ def _ending_after(relation: Relation, instants: IntArray, *, newest: bool = Fals
 
 
 def _present(relation: Relation) -> Relation:
-    """Without rows of times in which a key is unknown or over."""
+    """Drop rows of times in which a key is unknown or has ended."""
     absent = relation.certainty == ABSENT
     return relation.take(np.flatnonzero(~absent)).without_empty_groups() if absent.any() else relation
 
 
 def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolArray:
-    """Marks of a stream's keys, for those that have something recent."""
+    """Restrict marks of a stream's keys to those with recent segments."""
     if marks is None:
         return np.zeros(recent.groups, bool)
     return in_other(recent, whole.select_groups(np.flatnonzero(marks)))
 
 
 def _chosen(relation: Relation, marks: BoolArray) -> tuple[pa.Array, ...]:
-    """The keys that are marked."""
+    """Return the marked keys."""
     mask = pa.array(marks)
     return tuple(column.filter(mask) for column in relation.keys)
 
 
 def _among(relation: Relation, keys: tuple[pa.Array, ...]) -> BoolArray:
-    """Which groups have one of these keys."""
+    """Return which groups have one of these keys."""
     return keys_in(relation.keys, keys) if relation.keys else np.ones(relation.groups, bool)
 
 
 def selected(relation: Relation, columns: Columns) -> Relation:
-    """With those of its keys that ``columns`` has."""
+    """Project a relation to the keys in ``columns``."""
     names = relation.columns.key_names
     keys = tuple(relation.keys[names.index(name)] for name in columns.key_names)
     return replace(relation, columns=columns, keys=keys)

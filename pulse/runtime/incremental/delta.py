@@ -1,12 +1,12 @@
-"""What a revision changes on an arc, and what has to be known around it: the words of revision processing.
+"""Represent deltas: the rows that a revision changes on an arc, and the content around them.
 
-Keys of an arc go by number (its **codes**). A **stretch** is a code and a range of time. What an arc holds around stretches,
-before and after a revision, is its **content**; the rows that are no longer the same are its **delta**. Both are row ranges
-of one relation, so that an operator works on old and new in one pass::
+Keys of an arc have numbers (its **codes**). A **stretch** is a code with a time range. The rows of an arc around stretches,
+before and after a revision, are its **content**; the rows that differ are its **delta**. Both are row ranges of one relation, so
+that an operator processes old and new in one pass::
 
     relation   | rows of stretch 0 before | after | rows of stretch 1, the same before and after | …
 
-Rows are whole wherever they can be: a row that a region cuts through would be bounded anew, and tell of changes that are none.
+Rows stay whole where possible: a row cut at a region's border would get new bounds and show a change where there is none.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
 
 GRACE = 2
-"""Microseconds that are read around what is needed: ends of rows are real numbers, regions whole microseconds."""
+"""Margin of reads, in microseconds: ends of rows are real numbers, regions whole microseconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Changed:
-    """A revision of an arc: all it holds in these regions, before and after. Rows lie within the regions."""
+    """A revision of an arc: all its rows in these regions, before and after. Rows lie within the regions."""
 
     regions: Regions
     old: Relation
@@ -48,11 +48,11 @@ class KeyRanges:
         return len(self.code)
 
     def take(self, rows: IntArray | BoolArray) -> KeyRanges:
-        """These."""
+        """Select ranges."""
         return KeyRanges(self.code[rows], self.start[rows], self.end[rows])
 
     def widened(self, before: int, after: int) -> KeyRanges:
-        """Each longer at its ends."""
+        """Extend each range at its ends."""
         if not (before or after):
             return self
         return KeyRanges(
@@ -62,16 +62,15 @@ class KeyRanges:
         )
 
     def merged(self) -> KeyRanges:
-        """By code and time, those that overlap or touch made one."""
+        """Sort by code and time, merging ranges that overlap or touch."""
         return KeyRanges(*merge_ranges(self.code, self.start, self.end))
 
 
 @dataclass(frozen=True, eq=False)
 class BeforeAfter:
-    """What an arc holds around stretches: of stretch ``s`` group ``before[s]`` of the relation, and after the revision
-    ``after[s]``.
+    """The rows of an arc around stretches: group ``before[s]`` of the relation for stretch ``s``, ``after[s]`` once revised.
 
-    Where both are one group nothing was revised. Every row that overlaps a stretch is there, whole; there may be more.
+    Where both are one group nothing was revised. Every row that overlaps a stretch is included, whole; there may be more.
     """
 
     stretches: KeyRanges
@@ -80,16 +79,16 @@ class BeforeAfter:
     after: IntArray
 
     def within(self, relation: Relation) -> BeforeAfter:
-        """The same groups, of what an operator made of them."""
+        """Return the same groups of an operator's output."""
         return replace(self, relation=relation)
 
 
 @dataclass(frozen=True, eq=False)
 class Delta:
-    """Rows that changed: in stretch ``s`` the rows ``old[s, 0]:old[s, 1]`` of the relation gave way to ``new[s, 0]:new[s, 1]``.
+    """Changed rows: in stretch ``s``, ``new[s, 0]:new[s, 1]`` of the relation replace the rows ``old[s, 0]:old[s, 1]``.
 
-    Stretches ascend, do not overlap, and reach just over their rows. ``held`` are the places that the old rows have in
-    the arc's connection point.
+    Stretches ascend, do not overlap, and just cover their rows. ``held``: the positions of the old rows in the arc's connection
+    point.
     """
 
     stretches: KeyRanges
@@ -97,13 +96,13 @@ class Delta:
     old: IntArray
     new: IntArray
     held: IntArray | None = None
-    absorbed: int = 0  # stretches that were looked at and had not changed
+    absorbed: int = 0  # stretches compared and found unchanged
 
     def __len__(self) -> int:
         return len(self.stretches)
 
     def content(self) -> BeforeAfter:
-        """The changed rows on their own, old and new groups by stretch: what an operator needs that knows no neighbours."""
+        """Return the changed rows alone, old and new groups by stretch: enough for operators that work row by row."""
         n = len(self)
         made = by_ranges(
             self.relation, np.concatenate([self.old, self.new]), np.concatenate([self.groups] * 2)
@@ -112,29 +111,29 @@ class Delta:
 
     @property
     def groups(self) -> IntArray:
-        """The group in which a stretch's rows lie, for its key."""
+        """Return the group of each stretch's rows, for its key."""
         some = np.where(self.old[:, 1] > self.old[:, 0], self.old[:, 0], self.new[:, 0])
         return self.relation.group[some]
 
     @property
     def old_rows(self) -> Relation:
-        """What was withdrawn, a group each stretch."""
+        """Return the withdrawn rows, a group per stretch."""
         return by_ranges(self.relation, self.old, self.groups)
 
     @property
     def new_rows(self) -> Relation:
-        """What was put in its place, a group each stretch."""
+        """Return the replacing rows, a group per stretch."""
         return by_ranges(self.relation, self.new, self.groups)
 
 
 def by_ranges(relation: Relation, ranges: IntArray, groups: IntArray) -> Relation:
-    """The rows ``ranges[i, 0]:ranges[i, 1]`` as group ``i``, which has the key of ``groups[i]``."""
+    """Select the rows ``ranges[i, 0]:ranges[i, 1]`` as group ``i``, with the key of ``groups[i]``."""
     rows, offsets = concat_ranges(ranges)
     return relation._pick(rows, keys_at(relation.keys, groups), offsets)
 
 
 def keys_at(keys: tuple[pa.Array, ...], groups: IntArray) -> tuple[pa.Array, ...]:
-    """Key columns at places; a single one is no copy."""
+    """Take key columns at positions; a single one without a copy."""
     if len(groups) == 1:
         at = int(groups[0])
         return tuple(column.slice(at, 1) for column in keys)
@@ -143,7 +142,7 @@ def keys_at(keys: tuple[pa.Array, ...], groups: IntArray) -> tuple[pa.Array, ...
 
 
 def concat_ranges(ranges: IntArray) -> tuple[IntArray, IntArray]:
-    """The numbers of all ranges one after the other, and where each begins among them.
+    """Concatenate the numbers of all ranges, and return where each begins among them.
 
     >>> [values.tolist() for values in concat_ranges(np.array([[5, 7], [1, 1], [2, 4]]))]
     [[5, 6, 2, 3], [0, 2, 2, 4]]
@@ -155,7 +154,7 @@ def concat_ranges(ranges: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def extents(relation: Relation) -> tuple[IntArray, IntArray]:
-    """Where rows begin and end in whole microseconds, rounded outward; a point takes up one."""
+    """Return where rows begin and end in whole microseconds, rounded outward; a point spans one."""
     start = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
     end = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
     return start, np.maximum(end, start + 1)
@@ -165,23 +164,23 @@ def extents(relation: Relation) -> tuple[IntArray, IntArray]:
 
 
 def changed_rows(content: BeforeAfter, least: float = TOLERANCE) -> Delta:
-    """The rows of a content that are not the same before and after, in runs (:mod:`pulse.kernels.pieces.diff`).
+    """Find the rows of a content that differ before and after, in runs (:mod:`pulse.kernels.pieces.diff`).
 
-    Rows that say the same of the same time, to ``least``, have not changed: values, bounds, drift, certainty and
-    unmodelled attributes. The stretches of the content ascend.
+    Rows are unchanged if values, bounds, drift, certainty and unmodelled attributes agree to ``least`` at the same times. The
+    stretches of the content ascend.
     """
     some = np.flatnonzero(content.before != content.after)
     offsets = content.relation.offsets
     old, new = np.empty((len(some), 2), np.int64), np.empty((len(some), 2), np.int64)
     for ranges, groups in ((old, content.before[some]), (new, content.after[some])):
         ranges[:, 0], ranges[:, 1] = offsets[groups], offsets[groups + 1]
-    return unlike(content.relation, content.stretches.code[some], old, new, least)
+    return diff_rows(content.relation, content.stretches.code[some], old, new, least)
 
 
-def unlike(
+def diff_rows(
     relation: Relation, code: IntArray, old: IntArray, new: IntArray, least: float = TOLERANCE
 ) -> Delta:
-    """What differs between rows ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]``, which are of code ``code[s]``."""
+    """Return the delta between rows ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]`` of code ``code[s]``."""
     pieces = relation.ref, relation.lo, relation.hi, _marks(relation)
     runs = diff_runs(pieces, _values(relation), old, new, least)
     absorbed = len(code) - (min(len(runs.of), 1) if len(code) == 1 else len(np.unique(runs.of)))
@@ -190,7 +189,7 @@ def unlike(
 
 
 def _values(relation: Relation) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Coefficients side by side, where each attribute begins, and all bounds."""
+    """Return coefficients side by side, where each attribute begins, and all bounds."""
     models = list(relation.models.values())
     limits = [*relation.err.values(), *relation.drift.values()]
     n = len(relation)
@@ -204,7 +203,7 @@ def _values(relation: Relation) -> tuple[FloatArray, IntArray, FloatArray]:
 
 
 def _marks(relation: Relation) -> IntArray:
-    """A number for each row's certainty and unmodelled attributes."""
+    """Number each row's combination of certainty and unmodelled attributes."""
     marks = relation.certainty.astype(np.int64)
     for column in relation.unmodelled.values():
         encoded = column.dictionary_encode()
@@ -214,7 +213,7 @@ def _marks(relation: Relation) -> IntArray:
 
 
 def hull(relation: Relation, old: IntArray, new: IntArray) -> tuple[IntArray, IntArray]:
-    """Where the old and new rows of each stretch begin and end, in whole microseconds."""
+    """Return where the old and new rows of each stretch begin and end, in whole microseconds."""
     start, end = extents(relation)
     start, end = np.append(start, LATEST), np.append(end, EARLIEST)
     none = len(relation)

@@ -1,7 +1,7 @@
-"""Changes of results as tuples: what each closing time said and says now (semantics 3.8, 7.4).
+"""Convert changes of results to tuples: the old and new value at each closing time (semantics 3.8, 7.4).
 
-Old and new rows are sampled at the same instants, so that a result that changed is a ``-U`` and its ``+U``; one that crossed a
-predicate is a ``-D`` or a ``+I``; what is the same, to :data:`~pulse.operators.output.diff.TOLERANCE`, is not said.
+Old and new rows are sampled at the same instants, so that a changed result gives a ``-U`` and its ``+U``; one that crossed a
+predicate a ``-D`` or a ``+I``; results equal to :data:`~pulse.operators.output.diff.TOLERANCE` give none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pulse.plan.query import Query
 
 
 def tuple_changes(old: Relation, new: Relation, query: Query, rate: int | None = None) -> pa.Table:
-    """The rows of a changelog: time, selected columns, bounds, certainty, and ``kind``; by key and time."""
+    """Return changelog rows by key and time: time, selected columns, bounds, certainty, and ``kind``."""
     every = query.rate if rate is None else rate
     if every is None:
         instead = "give a rate" if query.plan.columns.points else "add SAMPLE EVERY, or give a rate"

@@ -1,12 +1,12 @@
-"""What of a query's results two versions of its models tell apart (semantics 7): prepared once, worked on in pieces.
+"""Diff a query's results between two versions of its models (semantics 7): prepared once, computed in pieces.
 
 ::
 
     touched regions of each stream  ──widened by what windows reach──>  segments of both versions around them
     ──plan──>  results before and after  ──difference──>  +I  -U +U  -D
 
-Only what may have changed is read and evaluated. Where a plan treats the keys of one stream apart, that is the touched keys, and
-a piece of work is some of them; else it is all keys at the touched times. Picklable: workers get it whole.
+Only what may have changed is read and evaluated. Where a plan of one stream is separable by key, that is the touched keys, and a
+piece of work is some of them; else it is all keys at the touched times. Picklable: workers get it whole.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from pulse.store.model_ref import ModelRef
 from pulse.store.versions.changed_regions import everywhere, touched
 
 GRACE = 2_000_000
-"""Microseconds that are read beyond what windows reach: ends of segments are real numbers."""
+"""Microseconds read beyond the windows' reach: ends of segments are real numbers."""
 
 PIECE = 256
-"""Regions that one piece of work has at most."""
+"""The maximum number of regions in a piece of work."""
 
 
 @dataclass(frozen=True)
 class VersionDiff:
-    """``query`` is bound, and its streams are of one moment each; ``old`` and ``new`` say where each is read, before and after.
+    """The diff of a bound query's results between model references ``old`` and ``new``, one version each per stream.
 
-    ``regions`` are what may differ, by stream. ``rate`` is None where segments are asked. ``accents``: what is done about those
-    of the streams before and after, by which ``evolution``; results of either side are in the units in force on that side.
+    ``regions``: what may differ, by stream. ``rate``: that of tuples, None for segments. ``accents``: the unit maps of both
+    sides, made with ``evolution``; results of either side are in the units in force on that side.
     """
 
     query: Query
@@ -74,28 +74,28 @@ class VersionDiff:
 
     @cached_property
     def plan(self) -> Node:
-        """The plan as it is evaluated: in one place, whatever it joins."""
+        """Return the plan as evaluated: in one place, without exchanges."""
         return optimise(self.query.plan)
 
     @cached_property
     def by_key(self) -> bool:
-        """Whether no result depends on more than one key of one stream."""
+        """Return whether no result depends on more than one key of one stream."""
         cut = fragments(place_exchanges(self.plan))
         return len(cut) == 1 and cut[0].stream is not None
 
     @cached_property
     def reach(self) -> Reach:
-        """How far before and after a change of their inputs results can change."""
+        """Return how far before and after an input change results can change."""
         return _reach(self.plan)
 
     @property
     def columns(self) -> Columns:
-        """What results have."""
+        """Return the columns of results."""
         return self.query.output(self.plan.columns)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the changes: those of the results, and ``kind``."""
+        """Return the schema of the changes: the results' columns, and ``kind``."""
         columns = self.columns
         if self.rate is None:
             return change_schema(columns.segment_schema())
@@ -103,23 +103,24 @@ class VersionDiff:
 
     @cached_property
     def results(self) -> Spans:
-        """The times of results that may differ."""
+        """Return the times of results that may differ."""
         before, after = self.reach
         return spans_of([one.widened(before + GRACE, after + GRACE) for one in self.regions.values()])
 
     @cached_property
     def inputs(self) -> Spans:
-        """The times of segments that these depend on."""
+        """Return the times of segments that these depend on."""
         return spans_of([self._around(one) for one in self.regions.values()])
 
     def _around(self, regions: Regions) -> Regions:
-        """What is read for regions. Where segments are undone as they are read, all before: bounds of integrals carry on."""
+        """Widen regions to what is read. Where segments are converted to base units on reading, everything before is needed:
+        bounds of integrals carry on."""
         far = 2 * (max(self.reach) + GRACE)
-        undone = any(one.alters for side in self.accents for one in side.undoing.values())
-        return regions.widened(LATEST if undone else far, far)
+        converted = any(one.alters for side in self.accents for one in side.undoing.values())
+        return regions.widened(LATEST if converted else far, far)
 
     def pieces(self) -> list[VersionDiff]:
-        """The work in parts that know nothing of each other: keys of the one stream, or all at once."""
+        """Split the work into independent parts: keys of the one stream, or all at once."""
         if not self.by_key or not any(map(len, self.regions.values())):
             return [self] if any(map(len, self.regions.values())) else []
         ((stream, regions),) = self.regions.items()
@@ -132,12 +133,12 @@ class VersionDiff:
         ]
 
     def sides(self) -> Iterator[tuple[dict[str, Relation], JobAccents]]:
-        """The streams before and after, each with what is done about their accents."""
+        """Yield the streams before and after, each with their unit maps."""
         for stored, accents in zip((self.old, self.new), self.accents, strict=True):
             yield self._streams(stored, accents), accents
 
     def _streams(self, stored: Mapping[str, ModelRef], accents: JobAccents) -> dict[str, Relation]:
-        """The segments of every stream around what may differ, by plain names, in the units that the query is evaluated in."""
+        """Read the segments of every stream around what may differ, by plain names, in the units of evaluation."""
         found = {}
         for scan in scans(self.plan):
             if scan.stream not in found:
@@ -146,12 +147,12 @@ class VersionDiff:
                     regions = self._around(self.regions[scan.stream]).merged()
                 columns = self.stored_columns(scan.stream)
                 rows = read_around(stored[scan.stream].open(), columns, self.inputs, regions)
-                undoing = accents.undoing.get(scan.stream)
-                found[scan.stream] = rows if undoing is None else undoing.segments(rows)
+                to_base = accents.undoing.get(scan.stream)
+                found[scan.stream] = rows if to_base is None else to_base.segments(rows)
         return found
 
     def stored_columns(self, stream: str) -> Columns:
-        """The stream's columns as it is stored."""
+        """Return the stream's columns as stored."""
         return next(scan.stored for scan in scans(self.query.plan) if scan.stream == stream)
 
 
@@ -166,23 +167,34 @@ def prepare_revised(
     mode: str | None = None,
     evolution: Evolution = AS_STORED,
 ) -> VersionDiff:
-    """What is different between ``since`` (a version, a mapping of streams to versions, or a time) and now.
+    """Prepare the diff between ``since`` and now, or a later version or time.
 
-    Now may be another version, or as of a time. Streams that the query itself reads as of some moment do not take part. Where
-    the two sides are not restated alike (accents came in between, or keys by which an operator holds), all results may differ.
+    Streams that the query itself reads as of some moment do not take part. Where the two sides have different unit maps (accents
+    came in between, or keys by which an operator holds), all results may differ.
+
+    Parameters
+    ----------
+    query : the bound query
+    paths : where its streams are stored, by name
+    since : a version, a mapping of streams to versions, or a time
+    tuples : whether the results are tuples, else segments
+    version : the later version, default the newest
+    as_of : the later time, instead of ``version``
+    mode : the mode of the incremental view; None: evaluate both versions side by side
+    evolution : how accents are treated
     """
     rate = query.rate if tuples else None
     if tuples and rate is None:
         points = query.plan.columns.points
         raise RateError(
-            "query: revisions of points are told as segments, each of one instant; ask for those (--segments)"
+            "query: revisions of points are segments of one instant each; ask for segments (--segments)"
             if points
             else "query: revisions as tuples need a rate; end the query with SAMPLE EVERY 1 s, or ask for segments (--segments)"
         )
     own = {scan.stream for scan in scans(query.plan) if scan.at is None}
     old, new = _ends(own, paths, since, version, as_of)
     known = [one.as_of for one in (*old.values(), *new.values()) if one.as_of is not None]
-    if known:  # what was not known then is no revision, but news
+    if known:  # data unknown at that time is new, not revised
         query = replace(query, plan=transform(query.plan, lambda node: _until(node, min(known))))
     query, fixed = at_versions(query, paths)
     names = sorted({scan.stream for scan in scans(query.plan)})
@@ -198,7 +210,7 @@ def prepare_revised(
 
 
 def side_by_side(job: VersionDiff) -> pa.Table:
-    """What of the results differs: both versions evaluated."""
+    """Diff the results by evaluating both versions."""
     before, after = (_results(job, streams, accents) for streams, accents in job.sides())
     if job.rate is None:
         made = difference(before, after).table
@@ -210,7 +222,7 @@ def side_by_side(job: VersionDiff) -> pa.Table:
 
 
 def _results(job: VersionDiff, streams: Mapping[str, Relation], accents: JobAccents) -> Any:
-    """The results that may differ, as a relation or as a table of tuples, in the units in force at each instant."""
+    """Evaluate the results that may differ, as a relation or a table of tuples, in the units in force at each instant."""
     plan, restating = job.plan, accents.restating
     inputs: dict[Node, Relation] = {scan: as_scanned(streams[scan.stream], scan) for scan in scans(plan)}
     evaluation = FragmentEvaluation(inputs, possible=job.query.possible)
@@ -237,7 +249,7 @@ def _tuples_within(table: pa.Table, job: VersionDiff) -> pa.Table:
 
 
 def within_spans(relation: Relation, spans: Spans) -> Relation:
-    """What the rows say about these times."""
+    """Clip rows to these times."""
     from pulse.operators.relational.spatial_grid import clip
 
     parts = [clip(relation, start, end) for start, end in spans]
@@ -247,9 +259,9 @@ def within_spans(relation: Relation, spans: Spans) -> Relation:
 def _ends(
     own: set[str], paths: Mapping[str, str | ModelRef], since: Any, version: int | None, as_of: Any
 ) -> tuple[dict[str, ModelRef], dict[str, ModelRef]]:
-    """Where streams are read before and after."""
+    """Return the model references of streams before and after."""
     if version is not None and as_of is not None:
-        raise PlanError("revisions: up to a version, or as of a time; say one of them")
+        raise PlanError("revisions: up to a version, or as of a time; give one of them")
     new = {name: ModelRef.of(paths[name]) for name in own}
     if version is not None:
         new = {name: ModelRef(one.path, checked(version)) for name, one in new.items()}
@@ -296,7 +308,7 @@ def _reach(node: Node) -> Reach:
 
 
 def _end_of_key(regions: Regions, at: int) -> int:
-    """The first region from a place on that is of another key than the one before it; regions are by key."""
+    """Return the first region, from a position on, of another key than the one before it; regions are ordered by key."""
     while at < len(regions) and all(column[at] == column[at - 1] for column in regions.keys):
         at += 1
     return at

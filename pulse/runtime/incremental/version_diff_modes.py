@@ -1,8 +1,8 @@
-"""Compute revisions of results with the incremental view: replayed, patched, or whichever costs less.
+"""Compute a version diff with the incremental view: replayed, patched, or whichever costs less.
 
-The segments that two versions do not share are a revision of the stream; it goes through the query as any other does. So the
-way it takes can be chosen, and how it spread is told. Old results that are at hand are patched as they are, instead of being
-computed again: they are a connection point behind the query's window.
+The segments that two versions do not share are a revision of the stream, which the view processes as any other. So its mode can
+be chosen, and its spread is reported. Stored old results are patched instead of computed again: they fill a connection point on
+the output of the query's window.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pulse.runtime.incremental.view import IncrementalView, Proliferation, ViewU
 
 
 def changes(job: VersionDiff, held: Relation | None = None) -> tuple[pa.Table, Proliferation | None]:
-    """What of the results differs, and how it spread if the way was chosen (``job.mode``).
+    """Diff the results, and report how the revision spread if a mode was chosen (``job.mode``).
 
-    Where only the bound of integrals was withdrawn no segment is shared: both versions are evaluated side by side. So they are
-    for tuples: a window that closes just where a stretch of data ends is a tuple, but no segment.
+    Where segments differ only in the bound of integrals, both versions are evaluated side by side, since none is shared. So they
+    are for tuples: a window that closes exactly where data ends gives a tuple, but no segment.
     """
     revised = None if job.mode is None else revise_job(job, held)
     if revised is None or job.rate is not None:
@@ -40,7 +40,7 @@ def changes(job: VersionDiff, held: Relation | None = None) -> tuple[pa.Table, P
 
 
 class VersionDiffByMode(NamedTuple):
-    """Which rows of two relations the other does not have; ``loosened``: some differ in nothing but an integral's bound."""
+    """Masks of the rows that the other relation lacks; ``loosened``: some differ in an integral's bound only."""
 
     old: BoolArray
     new: BoolArray
@@ -48,35 +48,35 @@ class VersionDiffByMode(NamedTuple):
 
 
 def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate | None:
-    """What the job's versions change of its results; None where nothing is shared: bounds of all segments changed, or units.
+    """Return the changes of the results between the job's versions; None where nothing is shared: all bounds or units changed.
 
-    ``held`` are old results, under the columns of the query's window (:func:`as_window`).
+    ``held``: old results, under the columns of the query's window (:func:`as_window`).
     """
     assert job.mode is not None
     if job.accents[0] != job.accents[1]:
-        return None  # all is restated anew
+        return None  # all results change units
     (old, accents), (new, _) = job.sides()
     changed = {}
     for stream in old:
-        apart = rows_apart(old[stream], new[stream])
-        if apart.loosened:
+        unshared = unshared_rows(old[stream], new[stream])
+        if unshared.loosened:
             return None
-        changed[stream] = _changed(old[stream], new[stream], apart)
+        changed[stream] = _changed(old[stream], new[stream], unshared)
     columns = {name: one.columns for name, one in old.items()}
-    reviser = IncrementalView(job.query, columns, mode=job.mode, restating=accents.restating)
+    view = IncrementalView(job.query, columns, mode=job.mode, restating=accents.restating)
     if held is None:
-        reviser.start(old)
+        view.start(old)
     else:
         (read,) = old.values()
         mine = held.select_groups(np.flatnonzero(in_other(held, read)))
-        reviser.start(old, {window_of(reviser.plan): overlapping(mine, job.results)})
-    return reviser.revise(changed)
+        view.start(old, {window_of(view.plan): overlapping(mine, job.results)})
+    return view.revise(changed)
 
 
-def _changed(old: Relation, new: Relation, apart: VersionDiffByMode) -> Changed:
-    """The rows that are apart, and with them all points of the same instants: they are told by their place among these."""
+def _changed(old: Relation, new: Relation, unshared: VersionDiffByMode) -> Changed:
+    """Return the unshared rows, and all points at the same instants: points are identified by their position among these."""
     parts = []
-    for one, mask in ((old, apart.old), (new, apart.new)):
+    for one, mask in ((old, unshared.old), (new, unshared.new)):
         rows = np.flatnonzero(mask)
         start, end = extents(one)
         of_row = pa.array(one.group[rows])
@@ -84,13 +84,13 @@ def _changed(old: Relation, new: Relation, apart: VersionDiffByMode) -> Changed:
     regions = Regions.concat(parts).merged()
     gone, come = (
         one.take(np.flatnonzero(mask | (one.is_point & reaching(one, regions)))).without_empty_groups()
-        for one, mask in ((old, apart.old), (new, apart.new))
+        for one, mask in ((old, unshared.old), (new, unshared.new))
     )
     return Changed(regions, gone, come)
 
 
-def rows_apart(old: Relation, new: Relation) -> VersionDiffByMode:
-    """The rows that are not the same in both: same key, range and model, to the last bit."""
+def unshared_rows(old: Relation, new: Relation) -> VersionDiffByMode:
+    """Find the rows that are not in both relations: equal means same key, range and model, to the last bit."""
     both = Relation.concat([old, new]) if len(old) or len(new) else old
     n, m = len(old), len(new)
     ranks = key_ranks(list(both.keys), both.groups)
@@ -105,10 +105,10 @@ def rows_apart(old: Relation, new: Relation) -> VersionDiffByMode:
     tight = np.ones(len(a), bool)
     for values in both.drift.values():
         tight &= values[a] == values[b]
-    apart = np.ones(n + m, bool)
+    unshared = np.ones(n + m, bool)
     shared = same & tight
-    apart[a[shared]] = apart[b[shared]] = False
-    return VersionDiffByMode(apart[:n], apart[n:], bool((same & ~tight).any()))
+    unshared[a[shared]] = unshared[b[shared]] = False
+    return VersionDiffByMode(unshared[:n], unshared[n:], bool((same & ~tight).any()))
 
 
 def _same(rows: Relation, a: IntArray, b: IntArray) -> BoolArray:
@@ -121,17 +121,17 @@ def _same(rows: Relation, a: IntArray, b: IntArray) -> BoolArray:
     return np.asarray(same, bool)
 
 
-# -- old results at hand ----------------------------------------------------------------------------------------
+# -- stored old results -----------------------------------------------------------------------------------------
 
 
 def window_of(plan: Node) -> Window:
-    """The window whose results a query gives, under other names at most."""
+    """Return the window whose results a query gives, at most renamed."""
     below = plan.input if isinstance(plan, Project) else plan
     named = not isinstance(plan, Project) or all(isinstance(e, Column) for _, e in plan.outputs)
-    apart = isinstance(below, Window) and not any(
+    separable = isinstance(below, Window) and not any(
         isinstance(one, (Across, Join, Union)) for one in walk(below)
     )
-    if not isinstance(below, Window) or not named or not apart:
+    if not isinstance(below, Window) or not named or not separable:
         raise PlanError(
             "revisions: old results can be patched only where they are those of one window, as select symbol, "
             "avg(price) from S[size 10 advance 2] gives them; leave --results out"
@@ -140,7 +140,7 @@ def window_of(plan: Node) -> Window:
 
 
 def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation:
-    """Stored result segments under the columns that they have as the window's output."""
+    """Rename stored result segments to the columns of the window's output."""
     window = window_of(plan)
     wanted = window.columns
     missing = [
@@ -149,7 +149,7 @@ def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation
     if missing:
         raise PlanError(
             f"revisions: old results: expected segments of this query, as --segments --out writes them, but "
-            f"{', '.join(missing)} is not there"
+            f"{', '.join(missing)} is missing"
         )
     names: Mapping[str, str] = (
         {e.name: name for name, e in plan.outputs if isinstance(e, Column)}
@@ -169,13 +169,13 @@ def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation
 
 
 def undone_results(results: pa.Table, job: VersionDiff) -> pa.Table:
-    """Old result segments in the units that the query is evaluated in; they were given in those in force."""
+    """Convert old result segments, in the units in force, to the units of evaluation."""
     restating = job.accents[0].restating
     if restating is None:
         return results
-    told = {name for steps in restating.alter.steps.values() for name in steps.columns}
+    described = {name for steps in restating.alter.steps.values() for name in steps.columns}
     lost = restating.end is not None or any(not one.is_empty for one in restating.cease.steps.values())
-    missing = sorted(told - {*job.columns.key_names, *job.columns.unmodelled_names})
+    missing = sorted(described - {*job.columns.key_names, *job.columns.unmodelled_names})
     if lost or missing:
         why = (
             f"they lack {', '.join(missing)}, by which units differ"
@@ -198,7 +198,7 @@ def _base(name: str, modelled: tuple[str, ...]) -> tuple[str, str]:
 
 
 def added(reports: Sequence[Proliferation]) -> Proliferation | None:
-    """The reports of several pieces of one query as one."""
+    """Add up the reports of several pieces of one query."""
     if not reports:
         return None
     whole = reports[0]

@@ -1,8 +1,8 @@
-"""Revisions of a query's results on Spark, as a DataFrame: nothing runs before it is used, nothing is brought to the driver.
+"""Compute revisions of a query's results on Spark, as a lazy DataFrame that never collects to the driver.
 
 ::
 
-    pieces ──mapInArrow──> changes                                    keys treated apart: no exchange
+    pieces ──mapInArrow──> changes                                    separable by key: no shuffle
     old and new, at the touched times, each through its fragments     else
         ──cogroup by the results' keys──> changes
 """
@@ -25,11 +25,11 @@ from pulse.runtime.incremental.version_diff import VersionDiff, within_spans
 from pulse.runtime.incremental.version_diff_modes import changes
 from pulse.runtime.spark.arrow_frames import fitted_to_spark, spark_struct
 
-_TOGETHER = "_all"  # what results without a key are brought together by
+_COGROUP = "_all"  # the cogroup column of results without a key
 
 
 def frame(spark: SparkSession, job: VersionDiff) -> DataFrame:
-    """The revisions, lazily."""
+    """Return the revisions as a lazy frame."""
     pieces = job.pieces()
     schema = spark_struct(job.schema)
     if not pieces:
@@ -52,14 +52,14 @@ def _work(pieces: list[VersionDiff]) -> spark_driver.Work:
 
 
 def _cogrouped(spark: SparkSession, job: VersionDiff) -> DataFrame:
-    """Both versions at the touched times, brought together by the results' keys and compared."""
+    """Evaluate both versions at the touched times, cogroup them by the results' keys and compare."""
     tuples = job.rate is not None
     sides = []
     for stored in (job.old, job.new):
-        asked = prepare(job.query, stored, tuples=tuples, evolution=job.evolution)
-        one = spark_driver.frame(spark, replace(asked, spans=job.inputs))
-        sides.append(one.withColumn(_TOGETHER, F.lit(0)))
-    keys = [_TOGETHER, *(name for name, _ in job.columns.key)]
+        bound = prepare(job.query, stored, tuples=tuples, evolution=job.evolution)
+        one = spark_driver.frame(spark, replace(bound, spans=job.inputs))
+        sides.append(one.withColumn(_COGROUP, F.lit(0)))
+    keys = [_COGROUP, *(name for name, _ in job.columns.key)]
     old, new = (side.groupBy(*keys) for side in sides)
     return old.cogroup(new).applyInArrow(_compare(job), spark_struct(job.schema))
 
@@ -69,9 +69,7 @@ def _compare(job: VersionDiff) -> Callable[[pa.Table, pa.Table], pa.Table]:
     schema = columns.segment_schema() if job.rate is None else columns.tuple_schema(job.query.select)
 
     def compare(left: pa.Table, right: pa.Table) -> pa.Table:
-        old, new = (
-            side.drop_columns([_TOGETHER]).select(schema.names).cast(schema) for side in (left, right)
-        )
+        old, new = (side.drop_columns([_COGROUP]).select(schema.names).cast(schema) for side in (left, right))
         if job.rate is None:
             before, after = (within_spans(_relation(side, job), job.results) for side in (old, new))
             made = difference(before, after).table
@@ -87,5 +85,5 @@ def _compare(job: VersionDiff) -> Callable[[pa.Table, pa.Table], pa.Table]:
 
 
 def _relation(table: pa.Table, job: VersionDiff) -> Relation:
-    """Result segments of one key, in any order, as a relation."""
+    """Convert result segments of one key, in any order, to a relation."""
     return Relation.from_table(table, job.columns).merged()

@@ -1,4 +1,4 @@
-"""The reviser: a query that takes revisions of its streams and tells which of its results they correct (semantics 7).
+"""Maintain an incremental view: take revisions of a query's streams and emit the changes of its results (semantics 7).
 
 ::
 
@@ -6,9 +6,9 @@
                                         │                                     ▲   │
                                         └── replay (upstream), or retrieve ───┘   └──> connection points further down
 
-Every operator hands on only the rows that are not what they were; where none are left the revision is absorbed there. What was
-emitted before need not be known: old results are computed beside the new. A revision either goes through whole, or leaves
-everything as it was (:class:`~pulse.store.errors.HistoryGoneError`, errors of operators).
+Every operator passes on only the rows that changed; where none are left the revision is absorbed. Earlier output need not be
+stored: old results are computed beside the new. A revision either applies as a whole or changes nothing
+(:class:`~pulse.store.errors.HistoryGoneError`, errors of operators).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MODES = ("adaptive", "upstream", "downstream")
 
 @dataclass(frozen=True)
 class Proliferation:
-    """How far revisions spread: what came in by stream, what each operator took and gave, what came out."""
+    """How far revisions spread: input by stream, input and output of each operator, emitted rows."""
 
     streams: Mapping[str, int]  # revised stretches by stream
     operators: tuple[Flow, ...]  # inputs first
@@ -64,7 +64,7 @@ class Proliferation:
 
     @property
     def absorbed(self) -> int:
-        """Stretches that some operator took in and did not hand on."""
+        """Return the number of stretches that some operator absorbed."""
         return sum(flow.absorbed for flow in self.operators)
 
     def __str__(self) -> str:
@@ -81,24 +81,24 @@ class Proliferation:
 
 @dataclass(frozen=True)
 class ViewUpdate:
-    """What revisions led to: ``changes`` as segments, and how they spread."""
+    """The outcome of revisions: ``changes`` as segments, and how they spread."""
 
     changes: Changes
     report: Proliferation
-    rows: Relation  # of every changed stretch a group of old results and one of new
+    rows: Relation  # per changed stretch a group of old results and one of new
     query: Query
-    every: int | None = None  # windows are known at its multiples
+    every: int | None = None  # windows are evaluated at its multiples
 
     def tuples(self, rate: int | None = None) -> pa.Table:
-        """The changes as tuples at multiples of ``rate`` (microseconds; the query's own if None), per window.
+        """Return the changes as tuples at multiples of ``rate`` (microseconds; the query's own if None), per window.
 
-        A result that changed is ``-U`` and ``+U``; one that is no longer there ``-D``; one that was not there ``+I``. Windows
-        have to be known at these closing times (``every`` of :class:`IncrementalView`), but for windows over tuples, which are
-        then what they are just behind them.
+        A changed result gives ``-U`` and ``+U``, a removed one ``-D``, an added one ``+I``. Windows must be evaluated at these
+        closing times (``every`` of :class:`IncrementalView`), except windows over tuples, whose values there are those just
+        behind them.
         """
-        asked = self.query.rate if rate is None else rate
-        if asked is not None:
-            self._check_known(asked)
+        every = self.query.rate if rate is None else rate
+        if every is not None:
+            self._check_known(every)
         groups = np.arange(self.rows.groups)
         old, new = (self.rows.select_groups(groups[side::2]) for side in (0, 1))
         return tuple_changes(old, new, self.query, rate)
@@ -110,21 +110,26 @@ class ViewUpdate:
         if windows and (self.every is None or rate % self.every):
             known = "all instants" if self.every is None else f"multiples of {format_duration(self.every)}"
             raise PlanError(
-                f"revisions as tuples every {format_duration(rate)}: windows are known at {known}, which does not tell what "
-                f"they are as they close; give the reviser every={rate}"
+                f"revisions as tuples every {format_duration(rate)}: windows are known at {known}, which does not give their "
+                f"values as they close; give the view every={rate}"
             )
 
 
 class IncrementalView:
-    """A bound query over streams with these columns, ready to be revised once it was started.
+    """A bound query over streams with these columns, ready for revisions once started.
 
-    ``points`` says which arcs have connection points besides the streams, which always have one: "inputs" none,
-    "windows" the outputs of windows, or the nodes of :attr:`plan` whose outputs have one. ``mode`` forces
-    upstream or downstream where an operator can; "adaptive" chooses for each operator and stretch by ``costs``.
-    ``keep`` (microseconds) is the history that streams keep before the watermark; None for all, "radius" for what the plan needs.
-    ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`ViewUpdate.tuples` gives them,
-    and their changes are points: windows that nothing but rows lies above are then known at these closing times alone.
-    ``restating``: streams are in the units of their start, and changes are told in those in force (semantics 8.2).
+    Parameters
+    ----------
+    query, columns : the bound query, and the columns of its streams by plain names
+    points : arcs with connection points besides the streams, which always have one: "inputs" none, "windows" the outputs of
+        windows, or the nodes of :attr:`plan` whose outputs have one; default by ``mode``
+    mode : "upstream" or "downstream" where an operator supports it; "adaptive" (default) chooses per operator and stretch
+    costs : the cost model of "adaptive"
+    keep : the history that streams keep before the watermark, in microseconds; None for all, "radius" for the plan's need
+    every : microseconds; results are needed at its multiples only, as :meth:`ViewUpdate.tuples` gives them, and their changes
+        are points: windows with only row-wise operators above are then evaluated at these closing times alone
+    restating : the unit maps of the output: streams are in the units of their start, changes are emitted in those in force
+        (semantics 8.2)
     """
 
     def __init__(
@@ -156,11 +161,11 @@ class IncrementalView:
         for node in () if isinstance(chosen, str) else chosen:
             if _is_across(node):
                 raise ValueError(
-                    f"points: expected nodes whose results are known beside what changed, got {line(node)}: of an aggregate "
-                    "across keys they are known only where all keys were replayed"
+                    f"points: expected nodes whose results can be stored, got {line(node)}: results of an aggregate across keys "
+                    "are known only where all keys were replayed; leave it out"
                 )
         self._with_points = chosen
-        self._chosen = points is None  # so that points may come and go as pays off
+        self._chosen = points is None  # then points are added and dropped by cost
         self._needed = below_windows(self.plan)
         self._streams: dict[str, ConnectionPoint] = {}
         self._arcs: dict[tuple[Node, bool], IncrementalOperator] = {}
@@ -168,23 +173,21 @@ class IncrementalView:
 
     @property
     def output(self) -> Columns:
-        """The columns of results."""
+        """Return the columns of results."""
         return self.query.output(self.plan.columns)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of changes."""
+        """Return the schema of changes."""
         return change_schema(self.output.segment_schema())
 
     # -- state ----------------------------------------------------------------------------------------------
 
     def start(self, streams: Mapping[str, Relation], held: Mapping[Node, Relation] | None = None) -> None:
-        """Take the streams in as they are now, by plain names; and results at hand, by node, for connection points."""
+        """Load the streams' current segments, by plain names, and stored results, by node, for connection points."""
         for stream in self.columns:
             if stream not in streams:
-                raise RevisionError(
-                    f"reviser: stream '{stream}' is missing; got {', '.join(streams) or 'none'}"
-                )
+                raise RevisionError(f"view: stream '{stream}' is missing; got {', '.join(streams) or 'none'}")
         self._streams = {stream: ConnectionPoint(streams[stream], keep=self.keep) for stream in self.columns}
         self._arcs = {}
         self._root = self._arc(self.plan, self.query.possible, margins(self.plan))
@@ -202,25 +205,25 @@ class IncrementalView:
             return self._arcs[key]
         below = possible or (_takes_possible(node) and is_selective(node.inputs[0]))
         inputs = tuple(self._arc(one, below, margin) for one in node.inputs)
-        told = node, possible, inputs, margin.get(node, NONE)
+        arguments = node, possible, inputs, margin.get(node, NONE)
         arc: IncrementalOperator
         match node:
             case Scan():
                 arc = IncrementalScan(node, self._streams[node.stream])
             case Filter() | Project():
-                arc = IncrementalRowwise(*told)
+                arc = IncrementalRowwise(*arguments)
             case Window() if node in self._at_closings:
-                arc = GridWindow(*told, self.mode, self.costs, self.every)
+                arc = GridWindow(*arguments, self.mode, self.costs, self.every)
             case Window():
-                arc = PatchedWindow(*told, self.mode, self.costs)
+                arc = PatchedWindow(*arguments, self.mode, self.costs)
             case Join():
-                arc = IncrementalJoin(*told)
+                arc = IncrementalJoin(*arguments)
             case Union():
-                arc = IncrementalUnion(*told)
+                arc = IncrementalUnion(*arguments)
             case Across():
-                arc = IncrementalAcross(*told)
+                arc = IncrementalAcross(*arguments)
             case _:
-                raise AssertionError(f"no arc for {type(node).__name__}")
+                raise AssertionError(f"no incremental operator for {type(node).__name__}")
         arc.flow = Flow(line(node))
         self._arcs[key] = arc
         return arc
@@ -240,7 +243,7 @@ class IncrementalView:
         return arc.node in self._with_points
 
     def _fill(self, stored: list[IncrementalOperator], streams: Mapping[str, Relation]) -> None:
-        """Evaluate everything once for the connection points further down."""
+        """Evaluate the plan once to fill connection points below the streams."""
         scans: dict[Node, Relation] = {
             arc.node: as_scanned(streams[arc.node.stream], arc.node)
             for arc in self._arcs.values()
@@ -256,7 +259,7 @@ class IncrementalView:
                     arc.point = self._point(arc, evaluation.segments(arc.node))
 
     def _point(self, arc: IncrementalOperator, relation: Relation) -> ConnectionPoint:
-        """A connection point whose codes are the arc's."""
+        """Make a connection point with the arc's codes."""
         relation = replace(relation.without_empty_groups().merged(), lineage=None)
         code = arc.codes_of(relation.keys, relation.groups)
         counts = np.zeros(arc.count(), np.int64)
@@ -267,7 +270,7 @@ class IncrementalView:
         return ConnectionPoint(held, keep=self.keep, in_order=True)
 
     def advance(self, watermark: int) -> None:
-        """Nothing before the watermark is revised any more but for what is kept: forget the rest."""
+        """Advance the watermark: drop history older than ``keep`` before it."""
         for point in self._points:
             point.advance(watermark)
 
@@ -283,13 +286,13 @@ class IncrementalView:
     # -- revisions ------------------------------------------------------------------------------------------
 
     def revise(self, changed: Mapping[str, Changed]) -> ViewUpdate:
-        """Correct the streams, and tell what of the results that corrects."""
+        """Apply revisions to the streams, and return the changes of the results."""
         if self._root is None:
-            raise RevisionError("reviser: start it with the streams' segments first")
+            raise RevisionError("view: start it with the streams' segments first")
         for stream in changed:
             if stream not in self._streams:
                 known = ", ".join(self._streams)
-                raise RevisionError(f"reviser: there is no stream '{stream}'; there are: {known}")
+                raise RevisionError(f"view: there is no stream '{stream}'; there are: {known}")
         self._restock()
         try:
             revised = self._revise(changed)
@@ -302,12 +305,12 @@ class IncrementalView:
         return revised
 
     def _restock(self) -> None:
-        """Connection points put where they have come to pay off, and taken away where they do not."""
+        """Add connection points where they have come to pay off, and drop them where they do not."""
         if not (self._chosen and self.mode == "adaptive"):
             return
         empty: list[IncrementalOperator] = []
         for arc in self._arcs.values():
-            if isinstance(arc, PatchedWindow) and arc.weighed:
+            if isinstance(arc, PatchedWindow) and arc.has_costs:
                 wanted = self._has_point(arc)
                 if wanted and arc.point is None:
                     empty.append(arc)
@@ -318,13 +321,13 @@ class IncrementalView:
 
     def _revise(self, changed: Mapping[str, Changed]) -> ViewUpdate:
         assert self._root is not None
-        came: dict[str, int] = {}
+        revised: dict[str, int] = {}
         for stream, point in self._streams.items():
             if stream in changed:
-                came[stream] = len(point.pend(changed[stream]))
+                revised[stream] = len(point.pend(changed[stream]))
             else:
                 point.pend_nothing()
-        for arc in self._arcs.values():  # inputs come before what takes them
+        for arc in self._arcs.values():  # inputs before their consumers
             arc.begin()
             flow = arc.flow = Flow(arc.flow.operator)
             deltas = [one.delta for one in arc.inputs if one.delta is not None]
@@ -336,45 +339,43 @@ class IncrementalView:
                 delta = arc.change()
             else:
                 delta = nothing(arc.node.columns)
-            arc.settle(delta)
+            arc.record(delta)
             flow.out, flow.rows_out = len(arc.delta or ()), _rows_of(delta)
             flow.absorbed = delta.absorbed
-        return self._told(self._root, came)
+        return self._outcome(self._root, revised)
 
-    def _told(self, root: IncrementalOperator, came: Mapping[str, int]) -> ViewUpdate:
+    def _outcome(self, root: IncrementalOperator, revised: Mapping[str, int]) -> ViewUpdate:
         assert root.delta is not None
         if len(root.delta):
-            restated = None if self.restating is None else self.restating.segments
+            to_units = None if self.restating is None else self.restating.segments
             changes, rows = to_changelog(
-                root.delta, self.output, possible=self.query.possible, restated=restated
+                root.delta, self.output, possible=self.query.possible, to_output_units=to_units
             )
         else:
             rows = selected(Relation.empty(self.plan.columns), self.output)
             changes = Changes(self.schema.empty_table())
         flows = tuple(arc.flow for arc in self._arcs.values())
-        return ViewUpdate(changes, Proliferation(came, flows, len(changes)), rows, self.query, self.every)
-
-    def _asked(self, relation: Relation) -> Relation:
-        return relation if self.query.possible else without_possible(relation)
+        return ViewUpdate(changes, Proliferation(revised, flows, len(changes)), rows, self.query, self.every)
 
     def results(self) -> Relation:
-        """All results, from what the streams' connection points hold now."""
+        """Evaluate all results from the streams' connection points."""
         scans: dict[Node, Relation] = {
             arc.node: as_scanned(self._streams[arc.node.stream].everything(), arc.node)
             for arc in self._arcs.values()
             if isinstance(arc, IncrementalScan)
         }
         found = FragmentEvaluation(scans, possible=self.query.possible).segments(self.plan)
-        return selected(self._asked(found).without_empty_groups(), self.output)
+        found = found if self.query.possible else without_possible(found)
+        return selected(found.without_empty_groups(), self.output)
 
 
 def _takes_possible(node: Node) -> bool:
-    """Whether what is certain of the node's results depends on rows that are only possible."""
+    """Return whether the certainty of the node's results depends on possible input rows."""
     return isinstance(node, Across) or (isinstance(node, Window) and node.inputs[0].columns.points)
 
 
 def _is_across(node: Node) -> bool:
-    """Whether rows are those of an aggregate across keys, chosen or named anew at most."""
+    """Return whether rows are those of an aggregate across keys, at most filtered or renamed."""
     return isinstance(node, Across) or (
         not isinstance(node, Window) and any(_is_across(one) for one in node.inputs)
     )

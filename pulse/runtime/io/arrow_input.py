@@ -1,7 +1,6 @@
-"""Tables as they are given: Arrow, pandas, Polars, and whatever else hands out a stream of Arrow data.
+"""Convert tables to Arrow: Arrow, pandas, Polars, and any other source of an Arrow stream.
 
-What is computed only when it is asked for is not computed here behind its owner's back: a lazy frame of Polars is refused with a
-word about what to do. Spark's DataFrames stay where they are (:func:`is_spark`).
+Lazy data is not computed here: a lazy Polars frame is refused, with advice. Spark DataFrames stay on Spark (:func:`is_spark`).
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ FORMS = "an Arrow table, a pandas or Polars frame, a Spark DataFrame"
 
 
 class TabularError(SessionError):
-    """Something that is no table, or one that Arrow cannot hold."""
+    """The data is not a table, or one that Arrow cannot hold."""
 
 
 def is_paths(data: Any) -> bool:
-    """Whether it names files: a path, or a list of them."""
+    """Return whether the data names files: a path, or a list of them."""
     if isinstance(data, (str, os.PathLike)):
         return True
     return isinstance(data, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in data)
 
 
 def is_spark(data: Any) -> bool:
-    """Whether it is a DataFrame of Spark's, whose rows are not here."""
+    """Return whether the data is a Spark DataFrame, whose rows are not in this process."""
     return type(data).__module__.startswith("pyspark.")
 
 
 def as_table(data: Any, wanted: Iterable[str] = (), *, what: str) -> pa.Table:
-    """The data as an Arrow table, without a copy where its owner keeps it in Arrow's form.
+    """Convert the data to an Arrow table, without a copy if it is in Arrow's form already.
 
-    The index of a pandas frame counts where one of its levels has the name of a column that is ``wanted`` and not there. ``what``
-    begins the message of an error: who asked.
+    The index of a pandas frame counts where one of its levels has the name of a ``wanted`` column that is missing. ``what``
+    begins error messages: the calling function.
     """
     return _without_views(_as_table(data, wanted, what))
 
@@ -55,7 +54,7 @@ def _as_table(data: Any, wanted: Iterable[str], what: str) -> pa.Table:
             f"{what}: expected data, got a lazy frame of Polars that has not run; say .collect(), or write it with "
             ".sink_parquet(…) and give the path"
         )
-    single = home in ("pandas", "polars") and not hasattr(data, "columns")  # a column alone is no table
+    single = home in ("pandas", "polars") and not hasattr(data, "columns")  # a single column is not a table
     if not single and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")):
         return _from_arrow(data, what)
     raise TabularError(f"{what}: expected paths or {FORMS}, got {type(data).__name__}")
@@ -79,7 +78,7 @@ def _from_pandas(frame: Any, wanted: Iterable[str], what: str) -> pa.Table:
 
 
 def _from_arrow(data: Any, what: str) -> pa.Table:
-    """Through Arrow's PyCapsule protocol, which libraries speak that know nothing of each other."""
+    """Convert through Arrow's PyCapsule protocol."""
     try:
         return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError) as e:
@@ -89,7 +88,7 @@ def _from_arrow(data: Any, what: str) -> pa.Table:
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Texts as ``string``: Polars and DuckDB hand out views, which Arrow's own functions do not all take."""
+    """Cast string views to ``string``: Polars and DuckDB produce views, which not all of Arrow's functions accept."""
     fields = [field.with_type(_plain(field.type)) for field in table.schema]
     return table if [one.type for one in fields] == table.schema.types else table.cast(pa.schema(fields))
 

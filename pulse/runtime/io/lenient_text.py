@@ -1,12 +1,12 @@
-"""Tuples in text, CSV and JSON lines, read in process: by name, and a line that does not parse stops nothing.
+"""Read tuples from CSV and JSON lines in process, by column name, without failing on lines that do not parse.
 
-A line is read or it is not, by the rules of a fit, which refuses it: one of CSV that has more or fewer fields than there are
-columns, one that is no JSON, and one whose bytes are no text are tuples of nothing but nulls, so that nothing is made of a part
-of them. A value that is not of its column's type is null by itself. The tuple is then set aside for want of a key, a time or a
-number, with a reason and its line (:func:`unread_lines`), and the job goes on. Files without such lines are read by Arrow
-alone; others a second time, line by line. An empty field is null; a text such as NA is one, as it is for a fit.
+A line is read or not by the rules of a fit, which refuses it: a line of CSV with more or fewer fields than columns, a line that
+is not JSON, and a line whose bytes are not text become tuples of nulls only, so that no part of them is used. A value that is not
+of its column's type is null by itself. The tuple is then set aside for lack of a key, a time or a number, with a reason and its
+line (:func:`unread_lines`), and the job continues. Files without such lines are read by Arrow alone; others a second time,
+line by line. An empty field is null; a text such as NA is a text, as in a fit.
 
-Of Spark's options those that say how CSV is written are taken here too: ``sep`` (or ``delimiter``), ``quote`` and ``header``.
+Of Spark's options those of the CSV dialect apply here too: ``sep`` (or ``delimiter``), ``quote`` and ``header``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from pulse.datasets.json_lines import arrow_json, arrow_json_of
 Types = Mapping[str, pa.DataType]
 _LINES = re.compile(r"\r\n|\n|\r")
 _LINE_BYTES = re.compile(rb"\r\n|\n|\r")
-_BLANK = (b"\n\n", b"\r", b"\n ", b"\n\t")  # without any of these no line is blank
-_NULLS = frozenset(pa_csv.ConvertOptions().null_values)  # of columns that are no text
+_BLANK = (b"\n\n", b"\r", b"\n ", b"\n\t")  # a file without these has no blank line
+_NULLS = frozenset(pa_csv.ConvertOptions().null_values)  # of columns other than text
 _EMPTY = frozenset({""})
 _SHOWN = 200
 _FAILURES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
@@ -41,7 +41,7 @@ _FAILURES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 @dataclass(frozen=True)
 class Dialect:
-    """How CSV is written."""
+    """A dialect of CSV."""
 
     delimiter: str = ","
     quote: str = '"'
@@ -49,16 +49,16 @@ class Dialect:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Dialect:
-        """From Spark's options, whose names have no case."""
-        said = {name.lower(): value for name, value in options.items()}
+        """Make a dialect from Spark's options, whose names ignore case."""
+        lowered = {name.lower(): value for name, value in options.items()}
         return cls(
-            said.get("sep", said.get("delimiter", ",")),
-            said.get("quote", '"'),
-            said.get("header", "true").lower() == "true",
+            lowered.get("sep", lowered.get("delimiter", ",")),
+            lowered.get("quote", '"'),
+            lowered.get("header", "true").lower() == "true",
         )
 
     def split(self, line: str) -> list[str]:
-        """The fields of a line; none where it is no CSV."""
+        """Split a line into fields; empty if it is not CSV."""
         try:
             return next(csv.reader([line], delimiter=self.delimiter, quotechar=self.quote), [])
         except csv.Error:
@@ -69,7 +69,7 @@ class Dialect:
 
 
 def csv_header(file: Path, dialect: Dialect) -> list[str]:
-    """The names that a file's first line gives its columns; none where it is empty."""
+    """Return the column names in a file's first line; empty if the file is."""
     with file.open(encoding="utf-8-sig", errors="replace", newline=None) as lines:
         for line in lines:
             if line.strip():
@@ -78,9 +78,9 @@ def csv_header(file: Path, dialect: Dialect) -> list[str]:
 
 
 def read_csv(file: Path, types: Types, dialect: Dialect) -> pa.Table:
-    """A file's tuples, of these types where they are given by name, of what the values look like elsewhere.
+    """Read a file's tuples, with the given types by name, and guessed types elsewhere.
 
-    Without a header the columns are those of ``types``, by place. An empty file has no tuples.
+    Without a header the columns are those of ``types``, by position. An empty file has no tuples.
     """
     names = None if dialect.header else list(types)
     try:
@@ -90,7 +90,7 @@ def read_csv(file: Path, types: Types, dialect: Dialect) -> pa.Table:
 
 
 def parse_csv(lines: Sequence[bytes], types: Types, dialect: Dialect) -> pa.Table:
-    """Lines without a header, none of them blank, as tuples of these types by place: as many as there are lines."""
+    """Parse lines without a header, none blank, into tuples of these types by position: one per line."""
     try:
         table = _arrow_csv(io.BytesIO(b"\n".join(lines) + b"\n"), list(types), types, dialect)
     except _FAILURES:
@@ -101,7 +101,7 @@ def parse_csv(lines: Sequence[bytes], types: Types, dialect: Dialect) -> pa.Tabl
 
 
 def _arrow_csv(source: Any, names: list[str] | None, types: Types, dialect: Dialect) -> pa.Table:
-    table = _spelled(
+    table = _validated(
         pa_csv.read_csv(
             source,
             read_options=pa_csv.ReadOptions(column_names=names),
@@ -114,7 +114,7 @@ def _arrow_csv(source: Any, names: list[str] | None, types: Types, dialect: Dial
 
 
 def _without_empty(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Texts with null in place of those of no letter; other columns as they are."""
+    """Replace empty texts by null; other columns stay."""
     if not pa.types.is_string(column.type):
         return column
     empty = pc.equal(column, "")
@@ -123,7 +123,7 @@ def _without_empty(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.A
 
 def _csv_by_line(lines: list[str | None], types: Types, dialect: Dialect) -> pa.Table:
     if dialect.header and lines and lines[0] is None:
-        raise pa.ArrowInvalid("its first line, which names the columns, is no text in UTF-8")
+        raise pa.ArrowInvalid("its first line, which names the columns, is not text in UTF-8")
     rows = [[] if line is None else dialect.split(line) for line in lines]
     names = list(types)
     if dialect.header and rows:
@@ -146,7 +146,7 @@ def _csv_by_line(lines: list[str | None], types: Types, dialect: Dialect) -> pa.
 
 
 def _guessed(texts: pa.Table) -> Mapping[str, Any]:
-    """Columns of text as Arrow reads them where it is told no types."""
+    """Convert columns of text to the types that Arrow infers."""
     if not texts.num_columns:
         return {}
     written = io.BytesIO()
@@ -159,7 +159,7 @@ def _guessed(texts: pa.Table) -> Mapping[str, Any]:
 
 
 def cast_what_parses(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Text as values of a type; null what is none."""
+    """Cast text to a type; null where it does not parse."""
     return cast_what_fits(texts if pa.types.is_string(type_) else pc.utf8_trim_whitespace(texts), type_)
 
 
@@ -167,11 +167,11 @@ def cast_what_parses(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def read_json(file: Path, types: Types) -> pa.Table:
-    """A file's tuples, one a line, of these types where they are given by name."""
+    """Read a file's tuples, one per line, with the given types by name."""
     schema = pa.schema(list(types.items())) if types else None
     options = pa_json.ParseOptions(explicit_schema=schema)
     try:
-        return _spelled(arrow_json(file, options), types)
+        return _validated(arrow_json(file, options), types)
     except _FAILURES:
         objects = _objects(_lines(file))
     if not types and objects:
@@ -183,10 +183,10 @@ def read_json(file: Path, types: Types) -> pa.Table:
 
 
 def parse_json(lines: Sequence[bytes], types: Types) -> pa.Table:
-    """Lines, none of them blank, as tuples of these types by name: as many as there are lines."""
+    """Parse lines, none blank, into tuples of these types by name: one per line."""
     options = pa_json.ParseOptions(explicit_schema=pa.schema(list(types.items())))
     try:
-        table = _spelled(arrow_json_of(b"\n".join(lines) + b"\n", options), types)
+        table = _validated(arrow_json_of(b"\n".join(lines) + b"\n", options), types)
     except _FAILURES:
         table = None
     if table is not None and table.num_rows == len(lines):
@@ -195,17 +195,17 @@ def parse_json(lines: Sequence[bytes], types: Types) -> pa.Table:
 
 
 def _objects(lines: Sequence[str | None]) -> list[dict[str, Any]]:
-    """The object of each line; an empty one for a line that has none."""
+    """Return the object of each line; an empty one where there is none."""
     return [{} if line is None else _object(line) for line in lines]
 
 
 def _typed(objects: Sequence[Mapping[str, Any]], types: Types) -> pa.Table:
-    """Objects as tuples of these types; null what is missing or of another type."""
+    """Convert objects to tuples of these types; null where a value is missing or of another type."""
     return pa.table({name: _values([one.get(name) for one in objects], types[name]) for name in types})
 
 
 def _object(line: str) -> dict[str, Any]:
-    """The object of a line; an empty one where it is none, or has texts that are none (half of a surrogate pair)."""
+    """Parse a line's object; an empty one if it is none, or has invalid texts (half of a surrogate pair)."""
     try:
         found = json.loads(line)
         json.dumps(found, ensure_ascii=False).encode()
@@ -215,7 +215,7 @@ def _object(line: str) -> dict[str, Any]:
 
 
 def _values(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Values of JSON as a type; null what is none. Numbers are no text that looks like one, and the other way round they are."""
+    """Convert JSON values to a type; null where they do not fit. Text is never read as a number, but a number may become text."""
     kept: list[Any]
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         kept = [
@@ -231,10 +231,10 @@ def _values(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 
 
 def line_numbers(file: Path, rows: Sequence[int], *, header: bool) -> list[int | None]:
-    """The lines, counted from 1, that a file's tuples are from: ``rows`` counts tuples from 0. None where it has none."""
+    """Return the lines, counted from 1, of a file's tuples: ``rows`` counts tuples from 0. None where there is no such line."""
     try:
         data = file.read_bytes()
-    except OSError:  # moved away meanwhile
+    except OSError:  # moved away in the meantime
         return [None] * len(rows)
     first = 1 if header else 0
     if not data.startswith((b"\n", b" ", b"\t")) and not any(one in data for one in _BLANK):
@@ -247,13 +247,13 @@ def line_numbers(file: Path, rows: Sequence[int], *, header: bool) -> list[int |
 def unread_lines(
     file: Path, numbers: Sequence[int], columns: int | None, dialect: Dialect
 ) -> list[str | None]:
-    """What is wrong with lines, by their numbers from 1, each with its text; None where nothing is, or the file is gone.
+    """Describe the faults of lines, by their numbers from 1, each with its text; None for a good line or if the file is gone.
 
-    Lines are of CSV with so many ``columns``, or of JSON where these are None.
+    Lines are CSV with so many ``columns``, or JSON if ``columns`` is None.
     """
     try:
         lines = _LINE_BYTES.split(file.read_bytes().removeprefix(codecs.BOM_UTF8))
-    except OSError:  # moved away meanwhile
+    except OSError:  # moved away in the meantime
         return [None] * len(numbers)
     return [_wrong(lines[one - 1], columns, dialect) if 0 < one <= len(lines) else None for one in numbers]
 
@@ -271,7 +271,7 @@ def _wrong(line: bytes, columns: int | None, dialect: Dialect) -> str | None:
 
 
 def _lines(file: Path) -> list[str | None]:
-    """The lines that are not blank; None for one whose bytes are no text: two that differ must not become one."""
+    """Return the lines that are not blank; None for a line whose bytes are not text: two different ones must not become equal."""
     data = file.read_bytes().removeprefix(codecs.BOM_UTF8)
     texts = (_text(line) for line in _LINE_BYTES.split(data))
     return [text for text in texts if text is None or text.strip()]
@@ -284,8 +284,8 @@ def _text(line: bytes) -> str | None:
         return None
 
 
-def _spelled(table: pa.Table, types: Types) -> pa.Table:
-    """The table; ``ArrowInvalid`` where texts that are asked for are none, as Arrow does not look everywhere, or others are."""
+def _validated(table: pa.Table, types: Types) -> pa.Table:
+    """Return the table; raise ``ArrowInvalid`` if texts are not UTF-8, which Arrow does not check everywhere."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_binary(column.type) and name not in types:
             raise pa.ArrowInvalid(f"column '{name}': expected text in UTF-8, got other bytes")

@@ -1,6 +1,6 @@
-"""Results into a file: one Parquet or CSV file on this machine, or a folder of Parquet that Spark's workers write.
+"""Write results to one Parquet or CSV file on this machine, or to a folder of Parquet through Spark's workers.
 
-The file appears whole or not at all, and is written batch by batch, so that memory does not grow with the result.
+The file appears atomically, and is written batch by batch, so that memory does not grow with the result.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _OWN = re.compile(r"_SUCCESS|part-.*\.parquet|\..*\.crc")
 
 
 class ResultOutputError(PulseError, ValueError):
-    """A file that cannot be written as asked."""
+    """The file cannot be written as requested."""
 
 
 def check(out: str, *, overwrite: bool, schema: pa.Schema | None = None, folders: bool = True) -> None:
-    """That the file can be written, before any work is done; ``folders`` says whether there is Spark to write one."""
+    """Check that the file can be written, before any work is done; ``folders``: whether Spark is there to write folders."""
     if is_folder(out):
         _check_folder(out, overwrite=overwrite, folders=folders)
         return
@@ -76,12 +76,12 @@ def _check_folder(out: str, *, overwrite: bool, folders: bool) -> None:
 
 
 def is_folder(out: str) -> bool:
-    """Whether Spark is to write a folder: the name ends in a slash or says another file system."""
+    """Return whether Spark writes a folder: the name ends in a slash or names another file system."""
     return out.endswith("/") or "://" in out
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: str) -> int:
-    """Write the batches to a file; how many rows there were."""
+    """Write the batches to a file; return the number of rows."""
     check(out, overwrite=True, schema=schema, folders=False)
     path = Path(out)
     try:
@@ -104,7 +104,7 @@ def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: str
 
 
 def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
-    """Write a Spark DataFrame: its workers write, and for a single file their parts are joined here, one at a time."""
+    """Write a Spark DataFrame: the workers write parts, which are joined here one at a time for a single file."""
     from pulse.runtime.spark.errors import translated
 
     mode = "overwrite" if overwrite else "errorifexists"
@@ -128,7 +128,7 @@ def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
 
 
 def _write_folder(frame: Any, out: Path, *, overwrite: bool) -> None:
-    """A folder of parts beside its place, which it takes when whole: from what is there in one step, where the system can."""
+    """Write a folder of parts under a hidden name, then move it into place: in one step, where the system can."""
     from pulse.runtime.spark.errors import translated
 
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def _write_folder(frame: Any, out: Path, *, overwrite: bool) -> None:
         if out.exists():
             if not overwrite:
                 raise ResultOutputError(
-                    f"--out {out}: it came to be there meanwhile; choose another name, or --overwrite it"
+                    f"--out {out}: it was created in the meantime; choose another name, or --overwrite it"
                 )
             if not exchange(hidden / "new", out):
                 out.rename(hidden / "old")

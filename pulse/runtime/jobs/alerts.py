@@ -1,18 +1,18 @@
-"""Alerts: what a changelog of predicted results says to somebody who waits for them.
+"""Derive alerts from the changelog of predicted results.
 
 ::
 
     now ──────────────────────────────> event time
      |  predicted      begin  ├───────── the condition holds ─────
      └── seconds until ───────┘
-              └ withdrawn, or moved, if a later prediction says so;
-                "came true" once tuples of every key it speaks of have passed the begin and it still holds: the lead is
+              └ withdrawn, or moved, if a later prediction differs;
+                "came true" once tuples of every key in the result have passed the begin and it still holds: the lead is
                 begin - first predicted;
-                "unconfirmed" if such tuples never came and the prediction has expired;
-                withdrawn also after it came true, if the tuples of a key that lags say that it was not so
+                "unconfirmed" if such tuples never arrived and the prediction has expired;
+                withdrawn also after it came true, if the tuples of a lagging key refute it
 
-A condition is a key of the results together with a stretch of time without a hole. What is only possible is one of its own:
-it *may* hold. All instants are event time in microseconds.
+A condition is a key of the results together with a time range without a hole. Possible ranges form conditions of their own:
+these *may* hold. All instants are event time in microseconds.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from pulse.core.time import format_instant
 
 PREDICTED, MOVED, CAME_TRUE, WITHDRAWN, HOLDS = "predicted", "moved", "came true", "withdrawn", "holds"
 UNCONFIRMED, MAY_HOLD = "unconfirmed", "may hold"
-_TOUCHING = 2  # microseconds between two ranges that are one: what rounding leaves
-_MOVED = 0.01  # of the time that is left: a begin that moves by less is not worth a word
+_TOUCHING = 2  # microseconds: ranges this close count as one, since rounding can leave such a gap
+_MOVED = 0.01  # fraction of the remaining time: a begin that moves by less raises no alert
 _NEVER = -(1 << 62)
 
 Key = tuple[object, ...]
 Range = tuple[int, int]
 Lane = tuple[Key, bool]
-"""A key of the results, and whether what it has there is only possible."""
+"""A key of the results, and whether its results in this lane are only possible."""
 
 Party = tuple[str, tuple[tuple[int, int], ...]]
-"""A stream that results come from, and which of its key columns are which of theirs."""
+"""A stream that results come from, and pairs (its key column, the results' key column)."""
 
 Newest = Mapping[tuple[str, int], Mapping[Key, int]]
-"""By stream, and place of some of its keys, the newest tuple of each, in microseconds."""
+"""The newest tuple of each key, in microseconds, by (stream, partition of its keys)."""
 
 
 class Seen(NamedTuple):
-    """The tuples that confirm results: the streams these come from, and the newest tuples where any came."""
+    """The tuples that confirm results: the streams that results come from, and the newest tuples per key."""
 
     parties: tuple[Party, ...]
     newest: Newest
@@ -54,9 +54,9 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Alert:
-    """What is to be said of a condition. ``until``: seconds to its begin; ``lead``: seconds it was known ahead.
+    """A message about a condition. ``until``: seconds to its begin; ``lead``: seconds it was known ahead.
 
-    ``certainty`` is that of the whole stretch; ``certain_from``: where a part of one that is likely begins to be certain.
+    ``certainty`` is that of the whole range; ``certain_from``: where a likely range first becomes certain.
     """
 
     what: str
@@ -70,26 +70,26 @@ class Alert:
     certain_from: int | None = None
 
     def as_dict(self, names: Iterable[str]) -> dict[str, Any]:
-        """For JSON."""
-        said = {"alert": self.what, **dict(zip(names, self.key, strict=True))}
-        said |= {
+        """Convert to a dictionary for JSON, with the key's values under ``names``."""
+        record = {"alert": self.what, **dict(zip(names, self.key, strict=True))}
+        record |= {
             "certainty": self.certainty,
             "begin": format_instant(self.begin),
             "end": format_instant(self.end),
             "now": format_instant(self.now),
         }
         if self.certain_from is not None:
-            said["certain_from"] = format_instant(self.certain_from)
+            record["certain_from"] = format_instant(self.certain_from)
         if self.until is not None:
-            said["until"] = self.until
+            record["until"] = self.until
         if self.lead is not None:
-            said["lead"] = self.lead
-        return said
+            record["lead"] = self.lead
+        return record
 
 
 @dataclass
 class Condition:
-    """A condition that was spoken of: where and how sure it was last seen, when first predicted, and whether it has come true."""
+    """A condition already reported: its last range and certainty, when it was first predicted, and whether it has come true."""
 
     begin: int
     end: int
@@ -100,10 +100,10 @@ class Condition:
 
 @dataclass
 class Alerts:
-    """Follows a changelog. ``held``: stretches of results, ``sure``: those that are certain; ``known``: what was said of them.
+    """Turns a changelog into alerts. ``held``: ranges of results, ``sure``: the certain ones; ``known``: conditions reported.
 
-    The tuples of ``parties`` confirm a condition: of all of their keys that have the values that the result's key names; ``seen``
-    is the newest tuple of each. Without parties it is as true as event time says. Picklable.
+    A condition is confirmed by tuples of ``parties``: of all their keys that match the values in the result's key; ``seen``
+    is the newest tuple of each. Without parties, event time alone confirms it. Picklable.
     """
 
     names: tuple[str, ...]
@@ -112,23 +112,21 @@ class Alerts:
     known: dict[Lane, list[Condition]] = field(default_factory=dict)
     parties: tuple[Party, ...] = ()
     seen: dict[tuple[str, int], dict[Key, int]] = field(default_factory=dict)
-    newest: int | None = (
-        None  # event time goes on, also where a run that was started again begins with keys that lag
-    )
+    newest: int | None = None  # the newest event time: it never goes back, not even in a restarted run
 
     def take(self, changes: pa.Table, now: int, seen: Seen | None = None) -> list[Alert]:
-        """What has to be said after these changes, at event time ``now``, and what tuples confirm by now."""
+        """Apply changes at event time ``now`` and return the alerts that result, given the tuples in ``seen``."""
         now = self.newest = now if self.newest is None else max(now, self.newest)
         if seen is not None:
             self.parties = seen.parties
             self.seen |= {place: dict(keys) for place, keys in seen.newest.items()}
         before: dict[Lane, list[Range]] = {}
-        for key, kind, one, certainty in _stretches(changes, self.names):
+        for key, kind, one, certainty in _ranges(changes, self.names):
             lane = key, certainty <= POSSIBLE
             held = self.held.get(lane, [])
-            spoken = before.setdefault(lane, held)
-            if kind == "+U" and one[1] <= now and not _met(spoken, one):
-                continue  # what has ended was spoken of; a correction of it is none of ours
+            earlier = before.setdefault(lane, held)
+            if kind == "+U" and one[1] <= now and not _met(earlier, one):
+                continue  # a correction of a range that has ended and was reported already raises no alert
             put = kind.startswith("+")
             self.held[lane] = _united([*held, one]) if put else _without(held, one)
             if certainty == CERTAIN:
@@ -138,7 +136,7 @@ class Alerts:
         return [alert for lane in lanes for alert in self._compare(lane, now)]
 
     def confirmed(self, key: Key) -> int | None:
-        """Up to when tuples of every key that a result's key speaks of have come; None where nobody asks."""
+        """Return the time up to which tuples of every key in a result's key have arrived; None without parties."""
         if not self.parties:
             return None
         found = []
@@ -161,30 +159,30 @@ class Alerts:
         return min(some, default=None)
 
     def _compare(self, lane: Lane, now: int) -> list[Alert]:
-        """Conditions that hold against those that were spoken of."""
+        """Compare the conditions that hold with those already reported."""
         key = lane[0]
         left = list(self.known.get(lane, []))
         waiting = any(one.begin <= now for one in left) or any(b <= now for b, _ in self.held.get(lane, []))
         known = self.confirmed(key) if waiting else now
         known = now if known is None else min(known, now)
         kept: list[Condition] = []
-        said: list[Alert] = []
+        alerts: list[Alert] = []
         for begin, end in self.held.get(lane, []):
             old = next((one for one in left if one.begin <= end and begin <= one.end), None)
             if old is not None:
                 left.remove(old)
-            said += self._speak(lane, old, (begin, end), now, known, kept)
-        holding = self.held.get(lane, [])
+            alerts += self._report(lane, old, (begin, end), now, known, kept)
+        current = self.held.get(lane, [])
         for gone in left:
-            if gone.end > gone.begin and not _met(holding, (gone.begin, gone.end)):
+            if gone.end > gone.begin and not _met(current, (gone.begin, gone.end)):
                 expired = not gone.true and gone.begin <= now and known < gone.begin
                 what = UNCONFIRMED if expired else WITHDRAWN
-                said.append(Alert(what, key, gone.begin, gone.end, now, certainty=gone.certainty))
-        self._keep(lane, kept, now)
-        return said
+                alerts.append(Alert(what, key, gone.begin, gone.end, now, certainty=gone.certainty))
+        self._prune(lane, kept, now)
+        return alerts
 
-    def _keep(self, lane: Lane, kept: list[Condition], now: int) -> None:
-        """Let go of what has ended and was spoken of for the last time: what waits for tuples stays."""
+    def _prune(self, lane: Lane, kept: list[Condition], now: int) -> None:
+        """Drop conditions that have ended and been reported for the last time; keep those that wait for tuples."""
         waiting = [(one.begin, one.end) for one in kept if not one.true]
         self.held[lane] = [one for one in self.held.get(lane, []) if one[1] > now or _met(waiting, one)]
         self.known[lane] = [one for one in kept if one.end > now or not one.true]
@@ -195,10 +193,10 @@ class Alerts:
         if (key, False) not in self.held:
             self.sure.pop(key, None)
 
-    def _speak(
+    def _report(
         self, lane: Lane, old: Condition | None, at: Range, now: int, known: int, kept: list[Condition]
     ) -> list[Alert]:
-        """What is to be said of a stretch that holds; ``known``: up to when tuples tell of it."""
+        """Return the alerts about a range that holds; ``known``: the time up to which tuples confirm it."""
         (key, possible), (begin, end) = lane, at
         certainty = self._certainty(lane, at)
         sure = self._certain_from(lane, at) if certainty == NAMES[LIKELY] else None
@@ -235,8 +233,8 @@ class Alerts:
         )
 
 
-def _stretches(changes: pa.Table, names: tuple[str, ...]) -> list[tuple[Key, str, Range, int]]:
-    """Key, kind, stretch and certainty of every row."""
+def _ranges(changes: pa.Table, names: tuple[str, ...]) -> list[tuple[Key, str, Range, int]]:
+    """Return key, kind, range and certainty of every row."""
     if not changes.num_rows:
         return []
     ref = changes.column("ref").cast(pa.int64()).to_numpy()
@@ -250,7 +248,7 @@ def _stretches(changes: pa.Table, names: tuple[str, ...]) -> list[tuple[Key, str
 
 
 def _met(ranges: Iterable[Range], one: Range) -> bool:
-    """Whether some range shares more than an end with one."""
+    """Return whether any range shares more than an endpoint with ``one``."""
     return any(begin < one[1] and one[0] < end for begin, end in ranges)
 
 

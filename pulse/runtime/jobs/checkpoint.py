@@ -1,16 +1,16 @@
-"""What a job keeps between runs: of which job the checkpoint is, and in process, state and progress (semantics 6.4).
+"""Write and check a job's checkpoint: its fingerprint and, in process, state and progress (semantics 6.4).
 
 ::
 
-    checkpoint/_pulse_job.json        what results depend on; a job that differs is refused
-    checkpoint/_pulse_columns.json    types of columns that the job does not list, as they were found at first
-    checkpoint/spark                  Spark's own, where Spark runs the job
-    checkpoint/local/next             the files of the batch that is under way, by stream: it is run again with the same ones
-    checkpoint/local/state            all of the prediction after the last whole batch
+    checkpoint/_pulse_job.json        everything that results depend on; a job that differs is refused
+    checkpoint/_pulse_columns.json    types of columns that the job does not list, as first inferred
+    checkpoint/spark                  Spark's own checkpoint, where Spark runs the job
+    checkpoint/local/next             the files of the batch in progress, by stream: a restart runs it with the same files
+    checkpoint/local/state            the whole prediction after the last committed batch
 
-In process a batch is whole once its state has taken the place of the one before. A run that ended before that left results of the
-batch perhaps, which are replaced when it is run again: the same number, the same files, on the same state. State is data, as on
-Spark, and nothing else is read of it (:mod:`pulse.core.encoding.codec`).
+In process a batch commits when its state replaces the one before. A run that ended before that may have left results of the
+batch; the rerun replaces them: same number, same files, same state. State is plain data, as on Spark, and is decoded as nothing
+else (:mod:`pulse.core.encoding.codec`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pulse.runtime.predict.state_schema import (
 
 COLUMNS = "_pulse_columns.json"
 Files = Mapping[str, list[Path]]
-# What of a job is a duration, by how it is kept.
+# Fields of a job that are durations, by the unit they are stored in.
 _IN_MICROSECONDS, _IN_SECONDS = ("lateness", "revisions"), ("horizon",)
 
 
@@ -49,7 +49,7 @@ class CheckpointError(PulseError, ValueError):
 
 
 def keep_fingerprint(job: Job, engine: str = "spark") -> None:
-    """Note what the checkpoint is of, or refuse the job if it is of another, or of another engine."""
+    """Write the job's fingerprint into its checkpoint; refuse a checkpoint of another job or another engine."""
     check_fingerprint(job, engine)
     assert job.checkpoint is not None
     file = Path(job.checkpoint) / FINGERPRINT
@@ -58,19 +58,19 @@ def keep_fingerprint(job: Job, engine: str = "spark") -> None:
 
 
 def check_fingerprint(job: Job, engine: str) -> None:
-    """Refuse a job whose checkpoint is of another, or of another engine; nothing is written."""
+    """Refuse a job whose checkpoint belongs to another job or another engine; write nothing."""
     assert job.checkpoint is not None
     file = Path(job.checkpoint) / FINGERPRINT
     other = "local" if engine == "spark" else "spark"
     if (Path(job.checkpoint) / other).exists():
         raise CheckpointError(
-            f"{job.where}: the checkpoint {job.checkpoint} is of engine '{other}', whose state '{engine}' cannot go on from; "
+            f"{job.where}: the checkpoint {job.checkpoint} is of engine '{other}'; engine '{engine}' cannot resume its state; "
             f"run the job with engine '{other}', or as a job of its own, with a new checkpoint and {_new_sink(job)}"
         )
     if not file.exists():
         return
-    kept = _read_json(file)
-    changed = list(_differences(kept, _without_known(job.fingerprint(), kept, known_columns(job)), ""))
+    stored = _read_json(file)
+    changed = list(_differences(stored, _without_known(job.fingerprint(), stored, known_columns(job)), ""))
     if changed:
         raise CheckpointError(
             f"{job.where}: the checkpoint {job.checkpoint} is of another job: {'; '.join(changed)}. Its state and results would "
@@ -79,35 +79,37 @@ def check_fingerprint(job: Job, engine: str) -> None:
 
 
 def _new_sink(job: Job) -> str:
-    """What a job needs beside a new checkpoint: batches are numbered anew on it, and those of two jobs do not mix."""
+    """Advise a new sink for a new checkpoint: batch numbers start at 0 again, and batches of two jobs must not mix."""
     if job.sink.path is None:
         return "a new sink"
-    return f"a new sink: the results in {job.sink.path} stay those of the job as it was"
+    return f"a new sink: the results in {job.sink.path} belong to the job as it was"
 
 
-def _without_known(mine: dict[str, Any], kept: Any, known: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """What a job depends on, without columns that it lists now and that were taken from its files before: nothing differs."""
+def _without_known(
+    mine: dict[str, Any], stored: Any, known: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Drop from a fingerprint the columns that the job lists now and that were inferred from its files before: no difference."""
     from pulse.runtime.jobs.source_schema import same_types
 
-    before = kept.get("streams") if isinstance(kept, dict) else None
+    before = stored.get("streams") if isinstance(stored, dict) else None
     for name, one in mine["streams"].items():
         own = before.get(name) if isinstance(before, dict) else None
         if "columns" in one and name in known and isinstance(own, dict) and "columns" not in own:
-            follows = "accents" in one or "splits" in one  # whose accents may speak of any column
+            follows = "accents" in one or "splits" in one  # accents may refer to any column
             if same_types(one["columns"], known[name], all_of_them=follows):
                 del one["columns"]
     return mine
 
 
 def known_columns(job: Job) -> dict[str, dict[str, str]]:
-    """The types of columns, by stream, that runs before found and the job does not list."""
+    """Return the column types, by stream, that earlier runs inferred and the job does not list."""
     if job.checkpoint is None or not (file := Path(job.checkpoint) / COLUMNS).exists():
         return {}
-    kept = _read_json(file)
+    stored = _read_json(file)
     try:
         return {
             name: {str(column): str(type_) for column, type_ in own.items()}
-            for name, own in kept.items()
+            for name, own in stored.items()
             if name in job.streams
         }
     except AttributeError as e:
@@ -115,13 +117,13 @@ def known_columns(job: Job) -> dict[str, dict[str, str]]:
 
 
 def keep_columns(job: Job, types: Mapping[str, Mapping[str, str]]) -> None:
-    """Note types of columns for the runs to come; what is known stays."""
+    """Store inferred column types for later runs; types already stored stay."""
     if job.checkpoint is None or not types:
         return
     known = known_columns(job)
     if not set(types) <= set(known):
-        kept = {**types, **known}
-        replace_file(Path(job.checkpoint) / COLUMNS, json.dumps(kept, indent=2).encode())
+        merged = {**types, **known}
+        replace_file(Path(job.checkpoint) / COLUMNS, json.dumps(merged, indent=2).encode())
 
 
 def _differences(old: Any, new: Any, at: str) -> list[str]:
@@ -135,7 +137,7 @@ def _differences(old: Any, new: Any, at: str) -> list[str]:
 
 
 def _shown(value: Any, at: str) -> str:
-    """A value of a job for people: durations, which are kept as microseconds or as they were written, with their unit."""
+    """Format a field's value for a message: durations, stored as microseconds or as written, with their unit."""
     name = at.rpartition(".")[2]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if name in _IN_MICROSECONDS:
@@ -146,9 +148,9 @@ def _shown(value: Any, at: str) -> str:
 
 
 class Progress:
-    """A job's state and progress in process: ``batch`` is the number of the next batch, ``seen`` the files of those before.
+    """A job's state and progress in process: ``batch`` is the number of the next batch, ``seen`` the files of earlier ones.
 
-    Without a checkpoint nothing is kept.
+    Without a checkpoint nothing is stored.
     """
 
     def __init__(self, job: Job, predictor: Predictor) -> None:
@@ -156,8 +158,8 @@ class Progress:
         self.batch = 0
         self.seen: dict[str, set[Path]] = {name: set() for name in predictor.specs}
         self.prediction = Prediction(predictor)
-        self.accents: AccentSnapshot | None = None  # what was heard of them
-        self.read: dict[str, int] = {}  # how far logs beside the streams were
+        self.accents: AccentSnapshot | None = None
+        self.read: dict[str, int] = {}  # offsets in the accent logs beside the streams
         if job.checkpoint is None:
             return
         keep_fingerprint(job, "local")
@@ -168,18 +170,18 @@ class Progress:
 
     def _restore(self, file: Path) -> None:
         try:
-            kept: Checkpoint = unpack_state(CHECKPOINT, file.read_bytes())
+            snapshot: Checkpoint = unpack_state(CHECKPOINT, file.read_bytes())
             predictor = self.prediction.predictor
-            check_streams(kept.seen, predictor.specs, "seen")
-            check_accents(predictor, kept.accents)
-            self.prediction = recalled_prediction(predictor, kept.prediction)
+            check_streams(snapshot.seen, predictor.specs, "seen")
+            check_accents(predictor, snapshot.accents)
+            self.prediction = recalled_prediction(predictor, snapshot.prediction)
         except PulseError as e:
             raise CheckpointError(f"{file}: {e}") from e
-        self.batch, self.accents, self.read = kept.batch, kept.accents, kept.read
-        self.seen = {name: set(map(Path, files)) for name, files in kept.seen.items()}
+        self.batch, self.accents, self.read = snapshot.batch, snapshot.accents, snapshot.read
+        self.seen = {name: set(map(Path, files)) for name, files in snapshot.seen.items()}
 
     def planned(self) -> Files | None:
-        """The files of a batch that was begun and is not whole."""
+        """Return the files of a batch that was begun and not committed, or None."""
         if self.folder is None or not (self.folder / "next").exists():
             return None
         file = self.folder / "next"
@@ -192,7 +194,7 @@ class Progress:
             raise _damaged(file, e) from e
 
     def begin(self, files: Files) -> None:
-        """A batch of these files is under way."""
+        """Record that a batch of these files is in progress."""
         if self.folder is not None:
             plan = {
                 "batch": self.batch,
@@ -201,19 +203,18 @@ class Progress:
             replace_file(self.folder / "next", json.dumps(plan).encode())
 
     def commit(self, files: Files) -> None:
-        """The batch is whole."""
+        """Commit the batch: advance its number and store the state."""
         self.batch += 1
         for name, some in files.items():
             self.seen[name].update(some)
         if self.folder is None:
             return
         seen = {name: sorted(map(str, some)) for name, some in self.seen.items()}
-        kept = Checkpoint(self.batch, seen, kept_prediction(self.prediction), self.accents, self.read)
-        replace_file(self.folder / "state", pack_state(CHECKPOINT, kept))
+        snapshot = Checkpoint(self.batch, seen, kept_prediction(self.prediction), self.accents, self.read)
+        replace_file(self.folder / "state", pack_state(CHECKPOINT, snapshot))
 
 
 def _read_json(file: Path) -> Any:
-    """What a small file of a checkpoint holds."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as e:
@@ -222,6 +223,6 @@ def _read_json(file: Path) -> Any:
 
 def _damaged(file: Path, error: Exception) -> CheckpointError:
     return CheckpointError(
-        f"{file}: expected what a job keeps, got something else ({type(error).__name__}: {error}); restore it, or give the job a "
-        "new checkpoint and a new sink"
+        f"{file}: corrupt checkpoint file ({type(error).__name__}: {error}); restore it, or give the job a new checkpoint and a "
+        "new sink"
     )

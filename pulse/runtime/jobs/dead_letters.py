@@ -1,13 +1,13 @@
-"""Rows that a job set aside: whence they came, where they are kept, and how they are read again.
+"""Write and read dead letters: rows that a job set aside, with their origin and reason.
 
 ::
 
-    aside/stream=<name>/batch=<number>/tuples.parquet      as they came, with a reason
+    aside/stream=<name>/batch=<number>/tuples.parquet      rows as they arrived, with a reason
 
-On their way through the job rows carry the file that they are from as a code, and in process their place in it
-(:data:`pulse.validation.online.rejects.WHENCE`). What is written has ``file`` instead, and for text ``line``: a line's number is
-looked for only once a row of the file is set aside. A line that does not parse is a row of nothing but nulls: its reason says
-what is wrong with it, and has its text. A stream's own columns of these names are left as they are.
+Rows on their way through the job carry their file as a code and, in process, their position in it
+(:data:`pulse.validation.online.rejects.WHENCE`). Written rows have ``file`` instead, and for text ``line``: line numbers are
+computed only once a row of the file is set aside. A line that does not parse becomes a row of nulls: its reason states the
+problem and quotes the line. A stream's own columns of these names are left as they are.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from pulse.runtime.jobs.spec import Job, StreamJob
 from pulse.validation.online.rejects import FILE, ROW
 
 UNREAD = "does not parse"
-"""The reason of a line of which nothing was read, before what is wrong with it."""
+"""The reason's prefix for a line from which nothing was read; the problem follows."""
 
 _PREFIX = "stream="
 _ADDED = ("reason", "file")
 
 
 def located(table: pa.Table, stream: StreamJob) -> pa.Table:
-    """Rows set aside with the file and, of text, the line they are from, as far as they carry it."""
+    """Replace origin codes by the file and, for text, the line that each rejected row came from."""
     if FILE not in table.column_names:
         return table
     files = table.column(FILE).cast(pa.string())
@@ -54,7 +54,7 @@ def located(table: pa.Table, stream: StreamJob) -> pa.Table:
 def _diagnosed(
     table: pa.Table, files: list[str | None], lines: list[int | None], stream: StreamJob
 ) -> pa.Table:
-    """Rows that hold nothing, with what is wrong with their lines for a reason."""
+    """Set the reason of rows of nulls to the problem with their lines."""
     own = [
         column for name, column in zip(table.column_names, table.columns, strict=True) if name not in _ADDED
     ]
@@ -75,17 +75,17 @@ def _diagnosed(
 
 
 def _columns(file: Path, stream: StreamJob, dialect: Dialect) -> int | None:
-    """How many fields the lines of a file of CSV have."""
+    """Return how many fields the lines of a CSV file have; None for other formats."""
     if stream.format != "csv":
         return None
     try:
         return len(csv_header(file, dialect)) if dialect.header else len(stream.columns or ())
-    except OSError:  # moved away meanwhile
+    except OSError:  # the file was moved away meanwhile
         return 0
 
 
 def _lines(files: list[str | None], rows: list[int | None], stream: StreamJob) -> list[int | None]:
-    """The numbers of lines, counted from 1."""
+    """Return line numbers, counted from 1."""
     header = stream.format == "csv" and Dialect.of(stream.options).header
     found: list[int | None] = [None] * len(rows)
     for file in {one for one in files if one is not None}:
@@ -97,13 +97,13 @@ def _lines(files: list[str | None], rows: list[int | None], stream: StreamJob) -
 
 
 def _path(origin: str) -> str:
-    """A file as people name it: Spark has it as a URL."""
+    """Return a file's path: Spark gives a URL."""
     parts = urlsplit(origin)
     return unquote(parts.path) if parts.scheme == "file" else origin
 
 
 def write_aside(job: Job, batch: int, tables: Mapping[str, pa.Table]) -> None:
-    """Keep rows that were set aside: a folder per stream, in it one per batch."""
+    """Write rejected rows to the job's dead-letter folder: a folder per stream, in it one per batch."""
     from pulse.runtime.jobs.sinks import ParquetSink
 
     if job.aside is None:
@@ -117,7 +117,7 @@ def write_aside(job: Job, batch: int, tables: Mapping[str, pa.Table]) -> None:
 
 
 class Reason(NamedTuple):
-    """How many rows of a stream were set aside for one kind of reason: what it says before a colon."""
+    """The number of rows of a stream set aside for one kind of reason, the text before its first colon."""
 
     stream: str
     reason: str
@@ -125,8 +125,10 @@ class Reason(NamedTuple):
 
 
 def aside_folder(given: str | Path) -> Path | None:
-    """The folder of rows set aside: that folder, or the checkpoint, the results or the job's file that they are of. None where
-    the place is right and nothing was set aside."""
+    """Find the dead-letter folder, given that folder, the checkpoint, the results or the job's TOML file.
+
+    None where the place is right and nothing was set aside.
+    """
     path = Path(given)
     if path.suffix == ".toml":
         from pulse.runtime.jobs.toml import read_job
@@ -134,7 +136,7 @@ def aside_folder(given: str | Path) -> Path | None:
         job = read_job(path)
         if job.aside is None:
             raise ResultsError(
-                f"{given}: what the job sets aside is not kept: give it a checkpoint, or 'aside' in its [sink]"
+                f"{given}: rows that the job sets aside are not stored: give it a checkpoint, or 'aside' in its [sink]"
             )
         return Path(job.aside) if Path(job.aside).is_dir() else None
     if not path.is_dir():
@@ -149,13 +151,13 @@ def aside_folder(given: str | Path) -> Path | None:
         return None
     what = "results of a job" if any(batch_files(path)) else "something else"
     raise ResultsError(
-        f"{given}: expected rows that were set aside, folders {_PREFIX}<name>, got {what}; they lie in the job's checkpoint, or "
-        "where 'aside' in its [sink] says"
+        f"{given}: expected rows that were set aside, folders {_PREFIX}<name>, got {what}; they are in the job's checkpoint, or "
+        "in the folder that 'aside' in its [sink] names"
     )
 
 
 def aside_batches(folder: str | Path, *, columns: list[str] | None = None) -> Iterator[tuple[str, pa.Table]]:
-    """Streams and rows set aside, in pieces: by stream, then by batch."""
+    """Yield streams with their rejected rows, in pieces: by stream, then by batch."""
     for one in sorted(Path(folder).glob(f"{_PREFIX}*")):
         for number, file in batch_files(one):
             for table in pieces(file, number, columns=columns):
@@ -163,12 +165,12 @@ def aside_batches(folder: str | Path, *, columns: list[str] | None = None) -> It
 
 
 def whose_reason(table: pa.Table, begins: str) -> pa.Table:
-    """The rows whose reason begins so, in whatever case."""
+    """Filter rows whose reason begins with a text, ignoring case."""
     return table.filter(pc.starts_with(table.column("reason"), begins, ignore_case=True)) if begins else table
 
 
 def reasons(folder: str | Path, *, begins: str = "") -> list[Reason]:
-    """How many rows were set aside and why, the most frequent first; of those whose reason ``begins`` so."""
+    """Count rejected rows by stream and reason, most frequent first; ``begins`` filters by the reason's beginning."""
     counted: Counter[tuple[str, str]] = Counter()
     for stream, table in aside_batches(folder, columns=["reason"]):
         table = whose_reason(table, begins)
@@ -178,23 +180,22 @@ def reasons(folder: str | Path, *, begins: str = "") -> list[Reason]:
 
 
 def read_aside(folder: str | Path) -> pa.Table:
-    """All rows that were set aside, with ``stream`` and ``batch`` before their own columns; a table without columns where none
-    were."""
+    """Read all rejected rows, with ``stream`` and ``batch`` before their own columns; without any, a table without columns."""
     parts = [told(stream, table) for stream, table in aside_batches(folder)]
     return concatenated(parts) if parts else pa.table({})
 
 
 def concatenated(parts: list[pa.Table]) -> pa.Table:
-    """Rows of several streams or files in one table: columns of one name whose types nothing unites are texts."""
+    """Concatenate rows of several streams or files; columns of one name without a common type become strings."""
     try:
         return pa.concat_tables(parts, promote_options="permissive")
     except pa.ArrowTypeError:
         types: dict[str, set[pa.DataType]] = {}
         for one in (field for part in parts for field in part.schema):
             types.setdefault(one.name, set()).add(one.type)
-        torn = {name for name, own in types.items() if len(own) > 1}
+        mixed = {name for name, own in types.items() if len(own) > 1}
         united = [
-            part.cast(pa.schema([_as_text(one) if one.name in torn else one for one in part.schema]))
+            part.cast(pa.schema([_as_text(one) if one.name in mixed else one for one in part.schema]))
             for part in parts
         ]
         return pa.concat_tables(united, promote_options="permissive")
@@ -205,7 +206,7 @@ def _as_text(column: pa.Field) -> pa.Field:
 
 
 def told(stream: str, table: pa.Table) -> pa.Table:
-    """Rows of a stream with its name and their batch in front."""
+    """Put the columns ``stream`` and ``batch`` in front of a stream's rows."""
     own = {name: table.column(name) for name in table.column_names}
     return pa.table(
         {"stream": pa.array([stream] * table.num_rows, pa.string()), "batch": own["batch"], **own}

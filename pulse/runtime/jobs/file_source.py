@@ -1,6 +1,6 @@
-"""Files as a source of tuples: which are there in the order of their arrival, what each holds, and which cannot be read.
+"""Read tuples from files: list them in the order of arrival, read each, and report those that cannot be read.
 
-The order of arrival is that of modification times, then names, then rows. Both engines read files in the same order.
+The order of arrival is by modification time, then name, then row. Both engines read files in the same order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SourceError(PulseError, OSError):
 
 
 def files_of(stream: StreamJob) -> list[Path]:
-    """The files that are there, in the order of their arrival."""
+    """List a stream's files in the order of arrival."""
     assert stream.path is not None
     given = Path(stream.path)
     found: set[Path] = set()
@@ -42,26 +42,26 @@ def _matching(pattern: Path) -> Iterator[Path]:
 
 
 def read_file(stream: StreamJob, file: Path) -> pa.Table:
-    """All tuples of a file. A line of text that does not parse is a tuple with nulls, as on Spark."""
+    """Read all tuples of a file. A line of text that does not parse becomes a tuple of nulls, as on Spark."""
     listed = {name: parse_type(type_) for name, type_ in (stream.columns or {}).items()}
     with readable(file, stream):
         if stream.format == "parquet":
-            return _spelled(pq.ParquetFile(file).read())
+            return _valid_text(pq.ParquetFile(file).read())
         if stream.format == "csv":
-            return _spelled(read_csv(file, listed, Dialect.of(stream.options)))
+            return _valid_text(read_csv(file, listed, Dialect.of(stream.options)))
         return read_json(file, listed)
 
 
-def _spelled(table: pa.Table) -> pa.Table:
-    """The table, whose names and texts are text: Arrow reads bytes that are none, and what asks for them fails later."""
-    for _, column in zip(table.column_names, table.columns, strict=True):  # a name may be there twice
+def _valid_text(table: pa.Table) -> pa.Table:
+    """Check that names and strings are UTF-8: Arrow also reads bytes that are not, and whatever uses them fails later."""
+    for _, column in zip(table.column_names, table.columns, strict=True):  # a name may occur twice
         if pa.types.is_string(column.type):
             column.validate(full=True)
     return table
 
 
 def unseen(job: Job, seen: Mapping[str, set[Path]]) -> Iterator[dict[str, list[Path]]]:
-    """The files of each micro-batch by stream, of those that are there now and not in ``seen``."""
+    """Yield the files of each micro-batch by stream, of those that exist now and are not in ``seen``."""
     queues = {name: _queue(job.streams[name], some) for name, some in seen.items()}
     for chosen in itertools.zip_longest(*queues.values(), fillvalue=[]):
         yield dict(zip(queues, chosen, strict=True))
@@ -77,8 +77,8 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.parts)
 
 
-class readable:  # reads as a phrase: with readable(file, stream)
-    """What goes wrong while a file is read, as an error that names the file."""
+class readable:
+    """A context manager that turns errors of reading a file into one that names the file."""
 
     def __init__(self, file: Path, stream: StreamJob) -> None:
         self.file, self.stream = file, stream
@@ -92,19 +92,19 @@ class readable:  # reads as a phrase: with readable(file, stream)
 
 
 def unreadable(file: str, format: str, reason: str) -> SourceError:
-    """The error for a file that is no whole file of its format."""
-    # Parquet ends with what tells where all else is. Text that was cut off is read up to there.
+    """Make the error for a file that is not a complete file of its format."""
+    # Parquet's index is at its end. Truncated text is read up to where it ends.
     guess = ", it may be truncated or still being written" if format == "parquet" else ""
     return SourceError(
-        f"{file}: cannot be read as {format}{guess}: {reason}; put a whole one in its place, of the same name, and start the job "
-        "again: nothing that was read before is read twice"
+        f"{file}: cannot be read as {format}{guess}: {reason}; replace it by a complete file of the same name and restart the "
+        "job: files read before are not read again"
     )
 
 
 def misplaced(file: str) -> SourceError:
-    """The error for CSV whose header is not that of the files before it, as Spark, which goes by place, cannot read it."""
+    """Make the error for CSV whose header differs from earlier files: Spark assigns columns by position and cannot read it."""
     return SourceError(
-        f"{file}: its header is not that of the stream's first file, or where that was not there yet not the 'columns' "
-        "that are listed; on Spark all CSV files of a stream have the same columns in the same order. Write it with that header, "
-        "under the same name, or if it is the first file start the job again: nothing that was read before is read twice"
+        f"{file}: its header is not that of the stream's first file or, without a file at the start, of the listed 'columns'; "
+        "on Spark all CSV files of a stream have the same columns in the same order. Write it with that header, under the same "
+        "name, or if it is the first file restart the job: files read before are not read again"
     )

@@ -1,15 +1,15 @@
-"""The folders that a job writes to: one run at a time, and results of one job only.
+"""Lock and claim the folders that a job writes to: one run at a time, and results of one job only.
 
 ::
 
-    checkpoint/_lock               held while a run is at work, by the system: it ends with the process; without a checkpoint the
-                                   folder of results has it
-    checkpoint/_pulse_id           which job this is, drawn when the checkpoint is begun
-    results/_pulse_results.json    whose results these are; the same of the folder for rows set aside, if the job names one
+    checkpoint/_lock               held by a running job through the operating system, so it ends with the process; a job without
+                                   a checkpoint locks the results folder
+    checkpoint/_pulse_id           the checkpoint's random id, drawn when it is created
+    results/_pulse_results.json    the owner of the results; the dead-letter folder, if the job names one, has the same
 
-Batches have numbers, which begin with 0 on every checkpoint. Two jobs, or two checkpoints of one job, in one folder would replace
-some of each other's batches and leave others: so a folder belongs to the checkpoint that first wrote to it. Runs of a job without
-a checkpoint all begin with the first file: its folder belongs to the job as it is written.
+Batch numbers begin with 0 on every checkpoint. Two jobs, or two checkpoints of one job, in one folder would overwrite some of
+each other's batches and leave others: so a folder belongs to the checkpoint that first wrote to it. Runs of a job without a
+checkpoint all begin with the first file: the folder belongs to the job's definition.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _WITHIN = ("local", "alerts", "bounds", "accents", "aside", "results")
 
 
 class CheckpointInUseError(CheckpointError, BlockingIOError):
-    """Another run is at work on the checkpoint, or on the results of a job without one."""
+    """Another run holds the checkpoint or, for a job without one, the results folder."""
 
 
 class OthersResultsError(JobError, FileExistsError):
-    """A folder for results that holds those of another job, or of another checkpoint."""
+    """A results folder that holds results of another job or another checkpoint."""
 
 
 class JobFolders:
-    """A job's folders while a run has them; :meth:`release` lets them go, once."""
+    """The lock of a run on its job's folders; :meth:`release` takes effect once."""
 
     def __init__(self, handle: int | None) -> None:
         self._handle = handle
 
     def release(self) -> None:
-        """Let another run have them."""
+        """Release the lock, so that another run can take it."""
         handle, self._handle = self._handle, None
         if handle is not None:
             release(handle)
@@ -59,29 +59,29 @@ class JobFolders:
 
 @contextmanager
 def occupied(job: Job, engine: str) -> Iterator[None]:
-    """Have a job's folders for the length of the block."""
-    places = occupy(job, engine)
+    """Lock and claim a job's folders for the length of the block."""
+    folders = occupy(job, engine)
     try:
         yield
     finally:
-        places.release()
+        folders.release()
 
 
 def occupy(job: Job, engine: str) -> JobFolders:
-    """Take a job's folders for a run that is about to write: refused where another run has them, or they are another job's."""
-    places = JobFolders(_lock(job))
+    """Lock and claim a job's folders for a run that is about to write; refuse folders in use or of another job."""
+    folders = JobFolders(_lock(job))
     try:
         if job.checkpoint is not None:
             check_fingerprint(job, engine)
         _claim_all(job)
     except BaseException:
-        places.release()
+        folders.release()
         raise
-    return places
+    return folders
 
 
 def check_links(job: Job) -> None:
-    """That nothing in the folders leads out of them, before anything in them is read."""
+    """Check that no symbolic link in the folders leads out of them, before anything in them is read."""
     every = {"ours": lambda name: True}
     if job.checkpoint is not None:
         check_own(job.checkpoint, _WITHIN, what="checkpoint", **every)
@@ -106,17 +106,17 @@ def _lock(job: Job) -> int | None:
 
 
 def _make(job: Job, folder: Path, key: str) -> None:
-    """Make a folder that the job's file names under this key, if it is not there."""
+    """Create the folder that the job names under this key, unless it exists."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        what = "a file" if folder.is_file() else f"one that cannot be made ({e.strerror})"
+        what = "a file" if folder.is_file() else f"which cannot be created ({e.strerror})"
         raise JobError(
             f"{job.where}, '{key}': expected a folder to write to, got {folder}, {what}; name another"
         ) from e
 
 
-# -- whose results they are -----------------------------------------------------------------------------------
+# -- ownership of results -------------------------------------------------------------------------------------
 
 
 def _claim_all(job: Job) -> None:
@@ -130,7 +130,7 @@ def _claim_all(job: Job) -> None:
 
 
 def _identity(job: Job) -> tuple[str, bool]:
-    """Which job it is, and whether its checkpoint is of a time when that was not kept."""
+    """Return the job's id, and whether its checkpoint predates ids."""
     if job.checkpoint is None:
         text = json.dumps(job.fingerprint(), sort_keys=True)
         return f"without a checkpoint, {crc32(text.encode()):08x}", False
@@ -143,28 +143,27 @@ def _identity(job: Job) -> tuple[str, bool]:
 
 
 def _claim(job: Job, folder: Path, file: str, mine: str, *, adopt: bool) -> None:
-    """Write down whose folder it is, or refuse it as another's."""
+    """Record the job as the folder's owner, or refuse a folder of another owner."""
     record = folder / file
     what = "results" if file == RESULTS else "rows set aside"
     _make(job, folder, _key(file))
     if (folder / MANIFEST).exists():
         raise OthersResultsError(
-            f"{job.where}: {folder} is a stored model, and {what} of a job would lie among its files; give this job another "
+            f"{job.where}: {folder} is a stored model; {what} of a job would mix with its files; give this job another "
             f"'{_key(file)}' in its [sink]"
         )
     if not record.exists():
         if not adopt and folder.is_dir() and _has_batches(folder):
             raise OthersResultsError(
-                f"{job.where}: {folder} holds {what} of a job that is not known, which those of this one would be mixed with; "
-                f"{_advice(file)}"
+                f"{job.where}: {folder} holds {what} of an unknown job; those of this one would mix with them; {_advice(file)}"
             )
         about = {"id": mine, "query": job.query, "checkpoint": job.checkpoint}
         replace_file(record, json.dumps(about, indent=2).encode())
         return
-    kept = _read(record)
-    if kept.get("id") != mine:
+    owner = _read(record)
+    if owner.get("id") != mine:
         raise OthersResultsError(
-            f"{job.where}: {folder} holds {what} of {_whose(job, kept)}, which those of this one would be mixed with; "
+            f"{job.where}: {folder} holds {what} of {_describe(job, owner)}; those of this one would mix with them; "
             f"{_advice(file)}"
         )
 
@@ -181,16 +180,16 @@ def _read(record: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _whose(job: Job, kept: dict[str, Any]) -> str:
-    """Another job, by what tells it apart for people."""
-    query = " ".join(str(kept.get("query")).split())
+def _describe(job: Job, owner: dict[str, Any]) -> str:
+    """Describe a folder's owner by where it differs from ``job``."""
+    query = " ".join(str(owner.get("query")).split())
     if query != " ".join(job.query.split()):
         return f"another job ({query if len(query) < 120 else query[:120] + '…'})"
-    if kept.get("checkpoint") is None:
-        return "the job as it was written before" if job.checkpoint is None else "a run without a checkpoint"
-    if kept["checkpoint"] == job.checkpoint:
-        return f"an earlier checkpoint in {job.checkpoint}, which was removed or replaced since"
-    return f"a run on another checkpoint ({kept['checkpoint']})"
+    if owner.get("checkpoint") is None:
+        return "an earlier version of the job" if job.checkpoint is None else "a run without a checkpoint"
+    if owner["checkpoint"] == job.checkpoint:
+        return f"an earlier checkpoint in {job.checkpoint}, since removed or replaced"
+    return f"a run on another checkpoint ({owner['checkpoint']})"
 
 
 def _key(file: str) -> str:
@@ -198,4 +197,4 @@ def _key(file: str) -> str:
 
 
 def _advice(file: str) -> str:
-    return f"give this one another '{_key(file)}' in its [sink], or remove that folder if nobody needs it"
+    return f"give this one another '{_key(file)}' in its [sink], or remove that folder if it is not needed"

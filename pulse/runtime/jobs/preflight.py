@@ -1,4 +1,4 @@
-"""What of a job is refused before its engine is started: Spark takes seconds to start, and what is wrong is known without it."""
+"""Check a job before its engine starts: Spark takes seconds to start, and these errors show without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulse.validation.inversion.split_heuristics import check_known_to_workers
 
 def check_for_spark(job: Job, frames: Collection[str] = ()) -> None:
     """Refuse what Spark cannot run: a checkpoint of the other engine or of another job, a split that workers do not have, streams
-    whose frames are not given. ``frames`` names those that are."""
+    of source 'frame' missing from ``frames``, the names of the frames given."""
     if job.checkpoint is None:
         raise JobError(f"{job.where}: 'checkpoint': expected a folder for the state, got nothing")
     for name, one in job.streams.items():

@@ -1,10 +1,10 @@
-"""What a job has said, read from the folder of its Parquet sink: a batch at a time, so that no more is held than is asked for.
+"""Read a job's changelog from the folder of its Parquet sink, a batch at a time to bound memory.
 
 ::
 
     results/batch=<number>/changes.parquet
 
-A file that is being written has a dot before its name and is no part of the results yet.
+A file being written has a leading dot in its name and does not belong to the results yet.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from pulse.operators.output.apply_changes import apply_changes
 from pulse.store.link_checks import check_own
 
 FINGERPRINT = "_pulse_job.json"
-"""The file by which a checkpoint is known."""
+"""The file that identifies a checkpoint."""
 RESULTS, SET_ASIDE = "_pulse_results.json", "_pulse_aside.json"
-"""The files that say of which job a folder of results, or of rows set aside, is."""
+"""The files that name the owner of a results folder and of a dead-letter folder."""
 
 COLUMNS = "_columns.parquet"
-"""The file that says what the rows of a sink are made of, of a sink that was given none at first."""
+"""The file with the schema of a sink's rows, written while the sink has none."""
 
 _BATCH = re.compile(r"batch=(\d+)")
 _ROWS = 1 << 16
-_FOLD = 1 << 16  # rows that wait, at least, before what holds is made anew
+_FOLD = 1 << 16  # rows to collect, at least, before they are applied
 
 
 class ResultsError(PulseError, ValueError):
-    """A place where a job's results are not."""
+    """A path that holds no job results."""
 
 
 def change_batches(folder: str | Path, *, newest_first: bool = False) -> Iterator[pa.Table]:
-    """The rows of a changelog as they were said, in pieces; with ``newest_first`` the last piece first, rows of each in order."""
+    """Yield a changelog's rows in the order emitted, in pieces; ``newest_first``: last piece first, rows of each in order."""
     for number, file in batch_files(folder, newest_first=newest_first):
         yield from pieces(file, number, newest_first=newest_first)
 
 
 def read_changes(path: str | Path) -> pa.Table:
-    """All rows that a Parquet sink was given, in order; before the first batch, a table without columns."""
+    """Read a Parquet sink's whole changelog in order; before the first batch, a table without columns."""
     parts = list(change_batches(path))
     return pa.concat_tables(parts) if parts else _no_changes(path)
 
 
 def keep_columns(folder: str | Path, changes: pa.Table) -> None:
-    """Note what a sink's rows are made of, before it is given any: so that none can be read with their columns."""
+    """Store the schema of a sink's rows before there are any, so that an empty changelog reads with its columns."""
     file = Path(folder) / COLUMNS
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -62,45 +62,44 @@ def keep_columns(folder: str | Path, changes: pa.Table) -> None:
 
 
 def _no_changes(folder: str | Path) -> pa.Table:
-    """No rows, with their columns where these are known."""
+    """Return an empty changelog, with its columns where the schema is stored."""
     file = Path(folder) / COLUMNS
     return pq.read_table(file) if file.exists() else pa.table({})
 
 
 def read_holds(path: str | Path) -> pa.Table:
-    """What holds after all rows that a Parquet sink was given: segments by key and begin."""
+    """Read the current results of a Parquet sink: segments by key and begin."""
     found = holding(change_batches(path))
     return found if found.column_names else apply_changes(_no_changes(path))
 
 
 def holding(parts: Iterable[pa.Table]) -> pa.Table:
-    """What holds after the rows of a changelog, which come in order and in pieces.
+    """Replay a changelog, given in order and in pieces, to the current results.
 
-    As :func:`pulse.apply_changes` of all of them, but what was taken back is let go on the way. The rows that wait are as many as
-    those that hold before they are applied, so that every row is looked at a few times at most.
+    Equals :func:`pulse.apply_changes` of all pieces, but drops retracted rows on the way. Pending rows are applied once there are
+    as many as current ones, so the cost per row is amortised constant.
     """
-    held: pa.Table | None = None
-    waiting: list[pa.Table] = []
+    current: pa.Table | None = None
+    pending: list[pa.Table] = []
     rows = 0
     for part in parts:
-        # They come in order; what holds already has neither.
-        waiting.append(part.drop_columns([one for one in ("batch", "position") if one in part.column_names]))
+        # The pieces are in order, and current results have neither column.
+        pending.append(part.drop_columns([one for one in ("batch", "position") if one in part.column_names]))
         rows += part.num_rows
-        if rows >= max(_FOLD, 0 if held is None else held.num_rows):
-            held, waiting, rows = _applied(held, waiting), [], 0
-    return _applied(held, waiting) if waiting or held is None else held
+        if rows >= max(_FOLD, 0 if current is None else current.num_rows):
+            current, pending, rows = _applied(current, pending), [], 0
+    return _applied(current, pending) if pending or current is None else current
 
 
-def _applied(held: pa.Table | None, waiting: list[pa.Table]) -> pa.Table:
-    """What holds after more rows."""
-    if held is not None:
-        said = pa.array(["+I"] * held.num_rows, pa.string())
-        waiting = [held.append_column("kind", said), *waiting]
-    return apply_changes(pa.concat_tables(waiting, promote_options="default") if waiting else pa.table({}))
+def _applied(current: pa.Table | None, pending: list[pa.Table]) -> pa.Table:
+    if current is not None:
+        kinds = pa.array(["+I"] * current.num_rows, pa.string())
+        pending = [current.append_column("kind", kinds), *pending]
+    return apply_changes(pa.concat_tables(pending, promote_options="default") if pending else pa.table({}))
 
 
 def stretches(rows: pa.Table) -> tuple[IntArray, IntArray]:
-    """Begin and end of each row, in microseconds."""
+    """Return begin and end of each row, in microseconds."""
     ref = rows.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
     begin, end = (
         ref + np.round(rows.column(name).to_numpy() * 1e6).astype(np.int64) for name in ("lo", "hi")
@@ -109,7 +108,7 @@ def stretches(rows: pa.Table) -> tuple[IntArray, IntArray]:
 
 
 def within(rows: pa.Table, start: int | None, stop: int | None) -> pa.Table:
-    """The rows that speak of an instant in ``[start, stop)``, in microseconds; None: from or to wherever."""
+    """Filter rows whose range meets ``[start, stop)``, in microseconds; None leaves that side open."""
     if start is None and stop is None:
         return rows
     begin, end = stretches(rows)
@@ -121,11 +120,11 @@ def within(rows: pa.Table, start: int | None, stop: int | None) -> pa.Table:
     return rows.filter(pa.array(stays))
 
 
-# -- where they lie -------------------------------------------------------------------------------------------
+# -- locating results -----------------------------------------------------------------------------------------
 
 
 def results_folder(given: str | Path) -> Path:
-    """The folder of a job's results: that folder, or the job's file. Whatever else it is, is said."""
+    """Find a job's results folder, given that folder or the job's TOML file; errors describe what else the path is."""
     path = Path(given)
     if path.suffix == ".toml":
         from pulse.runtime.jobs.toml import read_job
@@ -140,7 +139,7 @@ def results_folder(given: str | Path) -> Path:
         what = "a file" if path.exists() else "nothing"
         raise ResultsError(
             f"{given}: expected the folder of a job's results, or the job's TOML file, got {what}; "
-            "'path' in the job's [sink] says where results lie"
+            "'path' in the job's [sink] names the results folder"
         )
     if not any(batch_files(path)):
         raise ResultsError(
@@ -151,18 +150,18 @@ def results_folder(given: str | Path) -> Path:
 
 def _what_it_is(path: Path) -> str:
     if (path / FINGERPRINT).exists():
-        return "a checkpoint; 'path' in the job's [sink] says where results lie, and pulse aside shows what was set aside"
+        return "a checkpoint; 'path' in the job's [sink] names the results folder, and pulse aside shows rows set aside"
     if any(path.glob("stream=*")):
         return "rows that were set aside; pulse aside shows them"
     if any(path.glob("batch=*.jsonl")):
-        return "alerts, which are lines of JSON as they are; results are kept by a sink of kind 'parquet'"
+        return "alerts, which are JSON lines to read as they are; a sink of kind 'parquet' stores results"
     if any(path.glob("batch=*")) or (path / RESULTS).exists():
-        return "none: the job has said nothing yet"
+        return "none: the job has emitted nothing yet"
     return "an empty folder" if not any(path.iterdir()) else "something else"
 
 
 def batch_files(folder: str | Path, *, newest_first: bool = False) -> Iterator[tuple[int, Path]]:
-    """Numbers and files of batches in order."""
+    """Yield numbers and files of batches in order."""
     check_own(folder, ours=lambda name: name.startswith("batch="), what="job")
     there = (one for one in Path(folder).glob("batch=*") if _BATCH.fullmatch(one.name) and one.is_dir())
     found = [(int(one.name.removeprefix("batch=")), one) for one in there]
@@ -175,7 +174,7 @@ def batch_files(folder: str | Path, *, newest_first: bool = False) -> Iterator[t
 def pieces(
     file: Path, batch: int, *, columns: list[str] | None = None, newest_first: bool = False
 ) -> Iterator[pa.Table]:
-    """The rows of a batch's file, in pieces, with the batch's number."""
+    """Yield the rows of a batch's file in pieces, with the batch's number as a column."""
     try:
         with pq.ParquetFile(file) as opened:
             if newest_first:
@@ -186,6 +185,6 @@ def pieces(
             for table in found:
                 yield table.append_column("batch", pa.array(np.full(table.num_rows, batch)))
     except FileNotFoundError:
-        return  # the batch was run again meanwhile, and has no rows now
+        return  # the batch was rerun meanwhile and has no rows now
     except (OSError, pa.ArrowInvalid) as e:
         raise ResultsError(f"{file}: cannot be read as Parquet: {str(e).splitlines()[0]}") from None

@@ -1,11 +1,11 @@
-"""A predictive job as Python users run it: one way in for both engines, and one way to its results.
+"""Run a predictive job from Python: one entry point for both engines, and one handle to its results.
 
 ::
 
     a TOML file, tables, a Job ──> chosen engine ──> JobRun: status, changes(), holds(), aside(); wait(), stop()
 
-A job that does not say where results go keeps them in its checkpoint, and where it has none in a folder that goes with this
-process: so whoever writes three lines in a notebook has something to look at.
+A job given as tables without a sink stores results in its checkpoint or, without one, in a temporary folder that is removed with
+this process: so three lines in a notebook already give results to look at.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SHOWN = ("tuples", "validated", "violations", "solves", "results", "revisions",
 
 
 class JobBatch(NamedTuple):
-    """A batch of results, as ``on_batch`` is given it: its number, its rows, and the newest event time in microseconds."""
+    """A batch of results as passed to ``on_batch``: its number, its rows, and the newest event time in microseconds."""
 
     number: int
     changes: pa.Table
@@ -56,9 +56,9 @@ OnStatus = Callable[[Status], None]
 
 
 class JobRun:
-    """A job at work, or done; what :meth:`pulse.Session.run` gives.
+    """A running or finished job; :meth:`pulse.Session.run` returns it.
 
-    ``status`` has the figures of this run: ``status.figures()``, ``status.line()``, ``status.tally``.
+    ``status`` has the metrics of this run: ``status.figures()``, ``status.line()``, ``status.tally``.
     """
 
     def __init__(self, job: Job, work: Work | None = None) -> None:
@@ -66,59 +66,59 @@ class JobRun:
 
     @property
     def active(self) -> bool:
-        """Whether it is still at work."""
+        """Return whether the job is still running."""
         return self._work is not None and self._work.active()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until the job ends, or for so long; whether it has ended. What went wrong is raised."""
+        """Wait until the job ends, at most ``seconds``, and return whether it has ended. Raises the error that ended it."""
         return self._work is None or self._work.wait(seconds)
 
     def stop(self) -> None:
-        """End it: in process after the batch that is under way, on Spark without it. The next run goes on from there."""
+        """Stop the job: in process after the current batch, on Spark without it. The next run resumes from there."""
         if self._work is not None:
             self._work.stop()
 
     def changes(self) -> pa.Table:
-        """All changes that were said on this checkpoint, in order, as an Arrow table: ``.to_pandas()`` makes a frame of it."""
+        """Return the whole changelog of this checkpoint, in order, as an Arrow table; ``.to_pandas()`` makes it a frame."""
         return read_changes(self._results())
 
     def holds(self) -> pa.Table:
-        """What holds after all changes: result segments by key and begin."""
+        """Return the current results, after all changes: segments by key and begin."""
         return read_holds(self._results())
 
     def aside(self) -> pa.Table:
-        """All rows that were set aside on this checkpoint, with their streams, batches and reasons."""
+        """Return all rows set aside on this checkpoint, with their streams, batches and reasons."""
         return pa.table({}) if self.job.aside is None else read_aside(self.job.aside)
 
     def _results(self) -> str:
         sink = self.job.sink
         if sink.kind != "parquet" or sink.path is None:
             raise ResultsError(
-                f"{self.job.where}: the job's results went to its sink, {sink.kind!r}, and are not kept; leave the sink out or "
-                "give it kind = 'parquet' and a path, or take them as they come: on_batch"
+                f"{self.job.where}: the job's results went to its sink, {sink.kind!r}, and are not kept; leave the sink out, "
+                "give it kind = 'parquet' and a path, or receive them with on_batch"
             )
         return sink.path
 
     @property
     def _state(self) -> str:
         if self.active:
-            return "at work"
+            return "running"
         return "failed, wait() raises why" if self._work is not None and self._work.failed() else "done"
 
     def __repr__(self) -> str:
         state = self._state
-        told = self.status.line() if self.status.batches else "no tuples"
-        return f"JobRun({self.job.where!r}, engine={self.job.engine!r}; {state}: {told})"
+        summary = self.status.line() if self.status.batches else "no tuples"
+        return f"JobRun({self.job.where!r}, engine={self.job.engine!r}; {state}: {summary})"
 
     def _repr_html_(self) -> str:
         state = self._state
-        said = html.paragraph(f"{self.job.where}, engine {self.job.engine!r}: {state}")
+        heading = html.paragraph(f"{self.job.where}, engine {self.job.engine!r}: {state}")
         if not self.status.batches:
-            return said + html.paragraph("no tuples")
+            return heading + html.paragraph("no tuples")
         figures = self.status.figures()
         hint = self.status.hint(self.job)
         more = "" if hint is None else html.paragraph(f"hint: {hint}")
-        return said + html.table(_SHOWN, [[figures[name] for name in _SHOWN]]) + more
+        return heading + html.table(_SHOWN, [[figures[name] for name in _SHOWN]]) + more
 
     def __enter__(self) -> JobRun:
         return self
@@ -128,19 +128,19 @@ class JobRun:
 
 
 class Work(Protocol):
-    """What runs a job."""
+    """The execution of a job on one engine."""
 
     def active(self) -> bool:
-        """Whether it is still at work."""
+        """Return whether the job is still running."""
 
     def failed(self) -> bool:
-        """Whether an error has ended it."""
+        """Return whether an error ended it."""
 
     def wait(self, seconds: float | None) -> bool:
-        """Until it ends, or for so long; whether it has. What went wrong is raised."""
+        """Wait until it ends, at most ``seconds``, and return whether it has. Raises the error that ended it."""
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the job."""
 
 
 def run_job(
@@ -154,7 +154,19 @@ def run_job(
     on_batch: OnBatch | None = None,
     on_status: OnStatus | None = None,
 ) -> JobRun:
-    """Run a job on this engine, or where that is None on the one it names: to its end with ``once``, else in the background."""
+    """Run a job and return a handle to it.
+
+    Parameters
+    ----------
+    given : a TOML file's path, tables as it has them, or a Job
+    engine : ``spark`` or ``local``; None: the one that the job names
+    spark : a function that starts Spark with settings
+    once : run to the end of the present input, default True; else in the background
+    folder : the folder that relative paths are relative to, for jobs given as tables
+    frames : streaming frames for streams of source 'frame', by stream; on Spark only
+    on_batch : called with each batch of results, after the job's sink
+    on_status : called with the metrics after each batch
+    """
     job = as_job(given, folder)
     job = placed(job if engine is None else replace(job, engine=engine))
     run = JobRun(job)
@@ -167,7 +179,7 @@ def run_job(
     if job.engine == "local":
         if frames:
             raise SessionError("run: frames are Spark's; expected engine 'spark', got 'local'")
-        thread = _Thread(job, None if on_batch is None else _Told(job, on_batch, None), note)
+        thread = _Thread(job, None if on_batch is None else _CallbackSink(job, on_batch, None), note)
         run._work = thread
         thread.begin(once)
         return run
@@ -175,8 +187,8 @@ def run_job(
 
     check_for_spark(job, frames or {})
     started = _started(job, spark)
-    told = None if on_batch is None else _Told(job, on_batch, started)
-    running = start(started, job, once=once, frames=frames, sink=told, on_status=note)
+    sink = None if on_batch is None else _CallbackSink(job, on_batch, started)
+    running = start(started, job, once=once, frames=frames, sink=sink, on_status=note)
     run._work = _Query(running)
     if once:
         try:
@@ -188,7 +200,7 @@ def run_job(
 
 
 def _started(job: Job, spark: StartSpark) -> SparkSession:
-    """Spark with the job's settings, and without what its workers say of nothing."""
+    """Start Spark with the job's settings, harmless lines of its stderr filtered out."""
     from pulse.runtime.jobs.secrets import REDACTION, concealing, resolved
     from pulse.runtime.spark.session import is_running
     from pulse.runtime.spark.stderr_filter import without_chatter
@@ -199,7 +211,7 @@ def _started(job: Job, spark: StartSpark) -> SparkSession:
 
 
 def as_job(given: JobLike, folder: str | os.PathLike[str] | None = None) -> Job:
-    """The job that a TOML file, or tables as it has them, describe. Without a sink of their own, tables keep results."""
+    """Return the job that a TOML file, or tables as it has them, describe. Tables without a sink store results as Parquet."""
     if isinstance(given, Job):
         return given
     if isinstance(given, Mapping):
@@ -217,7 +229,7 @@ def as_job(given: JobLike, folder: str | os.PathLike[str] | None = None) -> Job:
 
 
 def placed(job: Job) -> Job:
-    """The job with a place for all that it is to keep: folders of this process where it names none."""
+    """Give the job a folder for everything it writes: temporary folders where it names none."""
     sink = job.sink
     if sink.kind == "parquet" and sink.path is None:
         where = _temporary("results") if job.checkpoint is None else str(Path(job.checkpoint) / "results")
@@ -233,24 +245,24 @@ def _temporary(what: str) -> str:
     return folder
 
 
-class _Told:
-    """The job's own sink, and a function that is told what it was given."""
+class _CallbackSink:
+    """The job's own sink, followed by a callback with each batch."""
 
-    def __init__(self, job: Job, tell: OnBatch, spark: SparkSession | None) -> None:
-        self.job, self.tell, self.spark = job, tell, spark
+    def __init__(self, job: Job, callback: OnBatch, spark: SparkSession | None) -> None:
+        self.job, self.callback, self.spark = job, callback, spark
         self.sink: Sink | None = None
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
-        """Write, then tell."""
+        """Write the batch, then call back."""
         if self.sink is None:
             keys = changes.column_names[: changes.column_names.index("ref")]
             self.sink = sink_of(self.job, tuple(keys), spark=self.spark)
         self.sink.write(batch, changes, now, seen)
-        self.tell(JobBatch(batch, changes, now))
+        self.callback(JobBatch(batch, changes, now))
 
 
 class _Thread:
-    """A job in this process: to its end, or in a thread of its own until it is stopped."""
+    """A job in this process: run to its end, or in a thread of its own until it is stopped."""
 
     def __init__(self, job: Job, sink: Sink | None, note: OnStatus) -> None:
         self.job, self.sink, self.note = job, sink, note
@@ -260,7 +272,7 @@ class _Thread:
         self._raised = False
 
     def begin(self, once: bool) -> None:
-        """With ``once`` to its end, else until its folders are this run's: what refuses them is raised here."""
+        """Run to the end with ``once``, else until the run has its folders: a refusal is raised here."""
         if once:
             run_local(self.job, sink=self.sink, on_status=self.note)
             return
@@ -280,21 +292,21 @@ class _Thread:
                 stopped=self._stopped.is_set,
                 begun=self._begun.set,
             )
-        except Exception as e:  # noqa: BLE001  # whoever waits is told, whatever it is
+        except Exception as e:  # noqa: BLE001  # any error is raised by wait()
             self._error = e
         finally:
             self._begun.set()
 
     def active(self) -> bool:
-        """Whether the thread runs."""
+        """Return whether the thread is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     def failed(self) -> bool:
-        """Whether an error has ended it."""
+        """Return whether an error ended it."""
         return self._error is not None
 
     def wait(self, seconds: float | None) -> bool:
-        """Until it ends; its error is raised here."""
+        """Wait until the thread ends; raise the error that ended it."""
         if self._thread is not None:
             self._thread.join(seconds)
         if self._error is not None:
@@ -303,7 +315,7 @@ class _Thread:
         return not self.active()
 
     def stop(self) -> None:
-        """After the batch that is under way; an error that ended it is raised, unless :meth:`wait` has."""
+        """Stop after the current batch; raise the error that ended it, unless :meth:`wait` did."""
         self._stopped.set()
         if not self._raised:
             self.wait(None)
@@ -316,11 +328,11 @@ class _Query:
         self.running = running
 
     def active(self) -> bool:
-        """Whether the query runs."""
+        """Return whether the query is running."""
         return bool(self.running.active())
 
     def failed(self) -> bool:
-        """Whether an error has ended it; not known where Spark itself has gone."""
+        """Return whether an error ended it; False where Spark itself is gone."""
         from py4j.protocol import Py4JError
 
         try:
@@ -329,9 +341,9 @@ class _Query:
             return False
 
     def wait(self, seconds: float | None) -> bool:
-        """Until it ends; Spark waits for whole seconds."""
+        """Wait until it ends; Spark waits for whole seconds."""
         return bool(self.running.wait(None if seconds is None else max(1, round(seconds))))
 
     def stop(self) -> None:
-        """Without the micro-batch that is under way."""
+        """Stop without finishing the current micro-batch."""
         self.running.stop()

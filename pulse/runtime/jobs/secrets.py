@@ -1,4 +1,4 @@
-"""Secrets of a job: named in its file as ``${NAME}``, taken from the environment where they are used, and kept nowhere.
+"""Resolve a job's secrets: the file names them as ``${NAME}``, values come from the environment at use and are never stored.
 
 ::
 
@@ -6,8 +6,8 @@
     "kafka.security.protocol" = "SASL_SSL"
     "kafka.sasl.jaas.config" = 'org….PlainLoginModule required username="pulse" password="${KAFKA_PASSWORD}";'
 
-A job holds its options as they are written. What they stand for is put in when Spark is given them, so that neither a checkpoint,
-a plan, a pickled job nor a message has it; of errors that Spark and its connectors raise the values are taken out again.
+A job holds its options as written. Values are substituted when Spark receives them, so that neither a checkpoint, a plan, a
+pickled job nor a message contains them; errors raised by Spark and its connectors have the values removed.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ REDACTION = {
     "spark.redaction.regex": REDACTED,
     "spark.sql.redaction.options.regex": f"{REDACTED}|url",
 }
-"""Spark's settings for what its own plans and pages must not show; its defaults know nothing of JAAS."""
+"""Spark's settings for what its plans and pages must redact; its defaults do not cover JAAS."""
 
 
 class Secret(str):
-    """A value that holds a secret of the environment's: whoever gets it sees to it that nobody else reads it."""
+    """A value that contains a secret from the environment; its receiver must not expose it."""
 
     __slots__ = ()
 
 
 class SecretError(PulseError, ValueError):
-    """A secret that stands in the job itself, or that the environment does not have."""
+    """A secret written into the job itself, or missing from the environment."""
 
 
 class ConcealedError(PulseError, RuntimeError):
-    """What something else raised, with the secrets in its message taken out."""
+    """An error of another library, with the secrets in its message removed."""
 
 
 def check_secrets(options: Mapping[str, str], where: str) -> None:
-    """That no secret is written out, and that the environment has all that are named.
+    """Check that no secret is written out, and that the environment has all that are named.
 
     >>> check_secrets({"kafka.ssl.key.location": "keys.p12"}, "job.toml, [sink]")
     """
@@ -61,7 +61,7 @@ def check_secrets(options: Mapping[str, str], where: str) -> None:
         named = _REFERENCE.findall(value)
         if missing := [one for one in named if not os.environ.get(one)]:
             raise SecretError(
-                f"{where}: '{name}' needs {missing[0]}, which the environment does not have; export {missing[0]}=… first"
+                f"{where}: '{name}' needs {missing[0]}, which is not set in the environment; export {missing[0]}=… first"
             )
         if named and _JAVA_OPTIONS.search(name):
             raise SecretError(
@@ -77,7 +77,7 @@ def check_secrets(options: Mapping[str, str], where: str) -> None:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether an option of this name holds a secret.
+    """Return whether an option of this name holds a secret.
 
     >>> looks_secret("kafka.ssl.key.password"), looks_secret("kafka.sasl.oauthbearer.token.endpoint.url")
     (True, False)
@@ -86,8 +86,7 @@ def looks_secret(name: str) -> bool:
 
 
 def resolved(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with what the environment has in place of names, as a :class:`Secret`, for whoever uses them, and not to be
-    kept."""
+    """Substitute the environment's values for the names in options, as :class:`Secret`; for immediate use, never to be stored."""
     return {
         name: Secret(_REFERENCE.sub(_of_environment, value)) if _REFERENCE.search(value) else value
         for name, value in options.items()
@@ -102,7 +101,7 @@ def _of_environment(match: re.Match[str]) -> str:
 
 
 def concealed(text: str, *tables: Mapping[str, str]) -> str:
-    """A text with the names of secrets in place of their values.
+    """Replace values of secrets in a text by their names.
 
     >>> os.environ["PULSE_EXAMPLE"] = "hunter2"
     >>> concealed("no login with hunter2", {"kafka.sasl.jaas.config": 'password="${PULSE_EXAMPLE}"'})
@@ -117,13 +116,13 @@ def concealed(text: str, *tables: Mapping[str, str]) -> str:
 
 @contextmanager
 def concealing(*tables: Mapping[str, str]) -> Iterator[None]:
-    """Raise what is raised without the values of secrets that these options name."""
+    """Remove the values of secrets that these options name from errors raised in the block."""
     try:
         yield
     except Exception as e:
-        said, shown = str(e), concealed(str(e), *tables)
-        if said == shown:
+        message, shown = str(e), concealed(str(e), *tables)
+        if message == shown:
             raise
         kind = type(e) if isinstance(e, PulseError) else ConcealedError
-        # What it came of says the same, and is not shown either.
+        # The cause has the same message, so it is not shown either.
         raise kind(shown) from None

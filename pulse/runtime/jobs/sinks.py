@@ -1,9 +1,9 @@
-"""Where results go: a changelog of segments, a micro-batch at a time.
+"""Write results to sinks: a changelog of segments, a micro-batch at a time.
 
-Every row has ``kind`` (+I, -U, +U, -D), ``now`` (the newest event time that was seen when it was made), and ``batch`` and
-``position``, which order all rows. A batch that is run again after a crash has the same number and the same rows: a sink that
-replaces what it has of that batch gives every result exactly once. Files do; consoles and Kafka say it again, and ``batch`` and
-``position`` tell it apart.
+Every row has ``kind`` (+I, -U, +U, -D), ``now`` (the newest event time when the row was made), and ``batch`` and ``position``,
+which order all rows. A batch rerun after a crash has the same number and the same rows: a sink that replaces its rows of that
+batch gives every result exactly once. Files do; consoles and Kafka repeat the rows, and ``batch`` and ``position`` identify the
+duplicates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pulse.core.encoding.codec import refused
 from pulse.core.time import format_instant
 from pulse.runtime.jobs.alerts import Alert, Alerts, Seen
 from pulse.runtime.jobs.result_log import keep_columns
-from pulse.runtime.jobs.result_log import read_changes as read_changes  # what a Parquet sink was given
+from pulse.runtime.jobs.result_log import read_changes as read_changes  # reads a Parquet sink
 from pulse.runtime.jobs.secrets import concealing, resolved
 from pulse.runtime.jobs.toml import Job, JobError
 from pulse.runtime.predict.batch_store import keep, kept_before, replace_file
@@ -42,10 +42,10 @@ Batch = Callable[[int, pa.Table], None]
 
 
 class Sink(Protocol):
-    """Takes the rows of a batch; ``now`` is the newest event time, None before any."""
+    """A receiver of batches of rows; ``now`` is the newest event time, None before any."""
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
-        """Put the batch's rows in place of what is there of that batch; ``seen``: the tuples that confirm results."""
+        """Write the batch's rows, replacing earlier ones of that batch; ``seen``: the tuples that confirm results."""
 
 
 def sink_of(
@@ -55,7 +55,7 @@ def sink_of(
     spark: SparkSession | None = None,
     out: IO[str] | None = None,
 ) -> Sink:
-    """The job's sink; ``keys`` are the key columns of its results."""
+    """Make the job's sink; ``keys`` are the key columns of its results."""
     kind, path = job.sink.kind, job.sink.path
     if kind == "console":
         return ConsoleSink(out)
@@ -68,38 +68,40 @@ def sink_of(
     if kind == "none":
         return Silent()
     if spark is None:
-        raise JobError(f"{job.where}, [sink]: a Kafka sink is Spark's; expected engine = 'spark'")
+        raise JobError(
+            f"{job.where}, [sink]: a Kafka sink needs Spark; expected engine = 'spark', got 'local'"
+        )
     return KafkaSink(spark, job.sink.options)
 
 
 def numbered(parts: Iterable[tuple[pa.Table, int]], schema: pa.Schema, batch: int) -> pa.Table:
-    """Changes with the columns that order them: of each part its rows and its ``now``."""
-    tables, told = [schema.empty_table()], []
+    """Concatenate parts, pairs of rows and their ``now``, and append the columns that order them."""
+    tables, times = [schema.empty_table()], []
     for table, now in parts:
         tables.append(table.cast(schema) if table.schema != schema else table)
-        told += [now] * table.num_rows
+        times += [now] * table.num_rows
     whole = pa.concat_tables(tables)
     n = whole.num_rows
-    whole = whole.append_column("now", pa.array(told, pa.int64()).cast(pa.timestamp("us")))
+    whole = whole.append_column("now", pa.array(times, pa.int64()).cast(pa.timestamp("us")))
     whole = whole.append_column("batch", pa.array([batch] * n, pa.int64()))
     return whole.append_column("position", pa.array(range(n), pa.int64()))
 
 
 class Silent:
-    """Keeps nothing: for jobs whose results are taken by a function."""
+    """A sink that discards everything: for jobs whose results go to a function."""
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
-        """Nothing."""
+        """Discard the batch."""
 
 
 class ParquetSink:
-    """A folder of ``batch=<number>`` folders, each written whole or not at all."""
+    """A folder of ``batch=<number>`` folders, each written atomically."""
 
     def __init__(self, path: str | Path, name: str = "changes") -> None:
         self.path, self.name = Path(path), name
 
     def write(self, batch: int, changes: pa.Table, now: int | None = None, seen: Seen | None = None) -> None:
-        """Write the batch's file beside its place, then put it there."""
+        """Write the batch's file under a draft name, then rename it."""
         folder = self.path / f"batch={batch}"
         file = folder / f"{self.name}.parquet"
         if folder.is_symlink():
@@ -113,15 +115,15 @@ class ParquetSink:
             return
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f".{self.name}.parquet"
-        # The folder's name is the batch; a column of that name would be there twice.
-        kept = changes.drop_columns(["batch"]) if "batch" in changes.column_names else changes
+        # The folder's name gives the batch; a column of that name would occur twice.
+        rows = changes.drop_columns(["batch"]) if "batch" in changes.column_names else changes
         with os.fdopen(create(draft), "wb") as opened:
-            pq.write_table(kept, opened)
+            pq.write_table(rows, opened)
         draft.replace(file)
 
 
 class ConsoleSink:
-    """A line per row."""
+    """A sink that prints a line per row."""
 
     def __init__(self, out: IO[str] | None = None) -> None:
         self.out = out
@@ -141,7 +143,7 @@ class ConsoleSink:
 
 
 class KafkaSink:
-    """Rows as JSON to a topic, through Spark's connector; the key is that of the result."""
+    """A sink that sends rows as JSON to a topic, through Spark's connector."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self.spark, self.options = spark, dict(options)
@@ -162,21 +164,21 @@ class KafkaSink:
             if "Failed to find data source: kafka" not in str(e) and "DATA_SOURCE_NOT_FOUND" not in str(e):
                 raise
             raise SourceError(
-                "[sink]: Spark's Kafka connector is not there; add to the job's [spark] table "
+                "[sink]: Spark's Kafka connector is missing; add to the job's [spark] table "
                 f'"spark.jars.packages" = "{KAFKA}:{self.spark.version}"'
             ) from e
 
 
 def as_json(row: Mapping[str, Any]) -> str:
-    """A row of a changelog as JSON, which has no infinite numbers: an error that nothing bounds is null."""
+    """Convert a changelog row to JSON, which has no infinite numbers: an unbounded error becomes null."""
     plain = {name: None if isinstance(one, float) and math.isinf(one) else one for name, one in row.items()}
     return json.dumps(plain, default=str)
 
 
 class AlertSink:
-    """What the results mean to somebody who waits: lines of text, and with a path a file of JSON lines per batch.
+    """A sink that turns results into alerts: lines of text or, with a path, a file of JSON lines per batch.
 
-    What was said before is kept by batch in ``state``, so that a batch that is run again says the same.
+    The alerts' state is stored per batch in ``state``, so that a rerun batch gives the same alerts.
     """
 
     def __init__(
@@ -192,23 +194,23 @@ class AlertSink:
         self.alerts = Alerts(keys)
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
-        """Say what the batch's changes mean."""
+        """Emit the alerts that the batch's changes raise."""
         if self.state is not None:
             self.alerts = self._before(batch)
-        said = [] if now is None else self.alerts.take(changes, now, seen)
+        emitted = [] if now is None else self.alerts.take(changes, now, seen)
         if self.state is not None:
             keep(self.state, batch, pack_state(ALERTS, self.alerts))
         if self.path is not None:
-            self._put(self.path / f"batch={batch}.jsonl", said)
-        for one in said if self.path is None else ():
+            self._put(self.path / f"batch={batch}.jsonl", emitted)
+        for one in emitted if self.path is None else ():
             print(line_of(one, self.keys), file=self.out or sys.stdout, flush=True)
 
-    def _put(self, file: Path, said: list[Alert]) -> None:
-        """A batch's lines, in place of those of a run of it that was given up."""
-        if not said:
+    def _put(self, file: Path, alerts: list[Alert]) -> None:
+        """Write a batch's lines, replacing those of an aborted run of it."""
+        if not alerts:
             file.unlink(missing_ok=True)
             return
-        lines = "".join(json.dumps(one.as_dict(self.keys), default=str) + "\n" for one in said)
+        lines = "".join(json.dumps(one.as_dict(self.keys), default=str) + "\n" for one in alerts)
         replace_file(file, lines.encode())
 
     def _before(self, batch: int) -> Alerts:
@@ -225,7 +227,7 @@ class AlertSink:
 
 
 def line_of(alert: Alert, names: tuple[str, ...]) -> str:
-    """An alert for people."""
+    """Format an alert as a line of text."""
     who = " ".join(f"{name}={value}" for name, value in zip(names, alert.key, strict=True))
     when = f"{format_instant(alert.begin)} to {format_instant(alert.end)}"
     more = f", in {alert.until:.3g} s" if alert.until is not None else ""

@@ -1,6 +1,6 @@
-"""Where the tuples of a job come from: its query bound to what its streams have, and their files batch by batch.
+"""Bind a job's query to the schemas of its streams, and read the streams' files batch by batch.
 
-What comes from elsewhere than files is put in the order of its times.
+Tuples from sources other than files are ordered by their times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.plan.nodes import scans
 from pulse.runtime.accents.declared_options import DeclaredKeysError, domain_of
 from pulse.runtime.accents.stream_options import AccentOptions
-from pulse.runtime.jobs.file_source import SourceError as SourceError  # what cannot be read
+from pulse.runtime.jobs.file_source import SourceError as SourceError
 from pulse.runtime.jobs.file_source import read_file, unseen
 from pulse.runtime.jobs.sinks import BESIDE
 from pulse.runtime.jobs.source_schema import (
@@ -30,7 +30,7 @@ from pulse.runtime.jobs.source_schema import (
     kind_columns,
     others_of,
     schema_of,
-    tell_absent,
+    warn_absent,
 )
 from pulse.runtime.jobs.toml import Job, JobError, StreamJob
 from pulse.runtime.predict.event_time import newest_time
@@ -43,8 +43,8 @@ KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
 def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, dealt: bool = False) -> Predictor:
-    """The job's query, bound to its streams; ``given`` are the columns of frames that the caller brings, ``dealt`` says whether
-    tuples are dealt to buckets, as they are on Spark."""
+    """Bind the job's query to its streams; ``given``: columns of frames that the caller passes, ``dealt``: whether tuples are
+    partitioned into buckets, as on Spark."""
     from pulse.language import parse
 
     schemas = {
@@ -54,15 +54,17 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
     for name in query.plan.columns.names:
         if name.lower() in BESIDE:
             raise JobError(
-                f"{job.where}: query: a changelog has columns {', '.join(BESIDE)} of its own, got results with '{name}'; call it "
-                f"something else: {name} AS ..."
+                f"{job.where}: query: a changelog has columns {', '.join(BESIDE)} of its own, got results with '{name}'; rename "
+                f"it: {name} AS ..."
             )
     if any(scan.at is not None for scan in scans(query.plan)):
-        raise JobError(f"{job.where}: AS OF is for stored models; a running stream is as it is known now")
+        raise JobError(
+            f"{job.where}: AS OF is for stored models; a job reads its streams as they are now; leave it out"
+        )
     if query.every is not None:
         raise JobError(
-            f"{job.where}: query: SAMPLE EVERY is for stored models; a job's results are segments, which hold at every instant "
-            "of theirs; leave the clause out, and sample what holds where tuples are needed"
+            f"{job.where}: query: SAMPLE EVERY is for stored models; a job's results are segments, valid at every instant of "
+            "their range; leave the clause out, and sample the current results where tuples are needed"
         )
     specs = {}
     for name, one in job.streams.items():
@@ -82,7 +84,7 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
         name: one.retention for name, one in job.streams.items() if one.retention is not None and name in read
     }
     made = Predictor.of(query, specs, split=job.split, retentions=retentions)
-    hears = {}
+    accents = {}
     for name, one in job.streams.items():
         if one.follows and name in read:
             columns = (given or {}).get(name) or columns_of(one, where=job.where)
@@ -91,9 +93,9 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
             except DeclaredKeysError as e:
                 raise JobError(f"{job.where}, [streams.{name}], 'keys': expected {e}") from None
             absent = absent_of(one, columns)
-            tell_absent(one, absent, columns, where=job.where)
+            warn_absent(one, absent, columns, where=job.where)
             policy = Policy.of(one.policy)
-            hears[name] = AccentOptions.of(
+            accents[name] = AccentOptions.of(
                 made,
                 name,
                 one.accent_column,
@@ -106,32 +108,32 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
             )
     mode: Mode = "abort" if job.on_accent == "abort" else "accumulate"
     made = replace(made, alerting=job.sink.kind == "alert")
-    return replace(made, hears=hears, mode=mode) if hears else made
+    return replace(made, hears=accents, mode=mode) if accents else made
 
 
 def _fixed(made: Predictor, stream: StreamJob, buckets: int) -> list[tuple[str, str]]:
-    """What cannot be altered in a job, and why."""
+    """Return the columns that accents cannot alter in this job, each with the reason."""
     from pulse.runtime.predict.co_partitioning import partition_keys
 
     found = []
     if buckets > 1:
-        dealing = partition_keys(made)
-        keys = stream.key if dealing is None else dealing[stream.name]
-        why = "tuples are dealt to buckets by it as it was recorded; start the job with buckets = 1, or with engine = 'local'"
+        partitioning = partition_keys(made)
+        keys = stream.key if partitioning is None else partitioning[stream.name]
+        why = "tuples are partitioned by its recorded values; start the job with buckets = 1, or with engine = 'local'"
         found += [(name, why) for name in keys]
     if stream.accent_column is not None and stream.source != "files":
         why = (
-            f"rows of {stream.source} are put in the order of their times; say it in a log beside the stream (accents = FILE), "
-            "or read the stream from files"
+            f"rows of {stream.source} are ordered by their times; put the accent in a log beside the stream (accents = FILE), or "
+            "read the stream from files"
         )
         found.append((stream.time, why))
     return found
 
 
 def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | None) -> int | None:
-    """The newest event time, in microseconds, of these tuples and of those before.
+    """Return the newest event time, in microseconds, of these tuples and of those before.
 
-    Times that are out of range do not count: their tuples are set aside, and must not move the watermark.
+    Times out of range do not count: their tuples are set aside, and must not move the watermark.
     """
     for stream, table in tables.items():
         at = newest_time(table.column(predictor.specs[stream].schema.time))
@@ -141,7 +143,7 @@ def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | N
 
 
 def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
-    """What is there now, a micro-batch at a time: of every stream its next files, as many as its option says."""
+    """Yield the present tuples, a micro-batch at a time: the next files of every stream, as many as its option allows."""
     others = {
         name: others_of(job.streams[name], columns_of(job.streams[name]), schema)
         for name, schema in schemas.items()
@@ -159,8 +161,8 @@ def read_batch(
     *,
     located: bool = False,
 ) -> dict[str, pa.Table]:
-    """The tuples of these files, by stream; with ``others``, of which only accents speak, and ``located`` with what says of each
-    where it is from."""
+    """Read the tuples of these files, by stream; with the columns ``others``, which only accents refer to, and if ``located``
+    with each tuple's origin."""
     tables = {}
     for name, some in files.items():
         if some:
@@ -189,7 +191,7 @@ def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path
 
 
 def _as_before(table: pa.Table, name: str, type_: pa.DataType, file: Path) -> pa.Table:
-    """With a column of keys, or one that goes along, of the stream's type. Numbers may be written otherwise; texts are none."""
+    """Cast a key or unmodelled column to the stream's type. Numbers may have another type; strings are not converted."""
     column = table.column(name)
     found, of = column.type, pa.types
     if not of.is_null(found) and not of.is_nested(found) and canonical_type(found, what=name) == type_:
@@ -197,16 +199,16 @@ def _as_before(table: pa.Table, name: str, type_: pa.DataType, file: Path) -> pa
     number = of.is_integer(found) or of.is_floating(found) or of.is_decimal(found)
     alike = of.is_null(found) or (number and (of.is_integer(type_) or of.is_floating(type_)))
     if alike or (of.is_timestamp(found) and of.is_timestamp(type_)):
-        with suppress(pa.ArrowInvalid):  # 1.5 is no whole number
+        with suppress(pa.ArrowInvalid):  # 1.5 is not an integer
             return table.set_column(table.column_names.index(name), name, column.cast(type_))
     raise ColumnTypeError(
-        f"{file}, column '{name}': expected {type_}, as the first file or 'columns' have it, got {found}; write it so, "
-        "under the same name, and start the job again: nothing that was read before is read twice"
+        f"{file}, column '{name}': expected {type_}, as in the first file or 'columns', got {found}; rewrite the file with that "
+        "type, under the same name, and restart the job: files read before are not read again"
     )
 
 
 def _of_type(table: pa.Table, name: str, type_: pa.DataType) -> pa.Table:
-    """With a column of which only accents speak as it was in the first file; nothing is known of what cannot be that."""
+    """Cast a column that only accents refer to, to its type in the first file; values that do not cast become null."""
     column, unknown = table.column(name), pa.nulls(table.num_rows, type_)
     if pa.types.is_nested(column.type) or pa.types.is_null(column.type):
         column = unknown
@@ -220,7 +222,7 @@ def _of_type(table: pa.Table, name: str, type_: pa.DataType) -> pa.Table:
 
 
 def _with_lost(table: pa.Table, schema: StreamSchema, stream: StreamJob, others: Others) -> pa.Table:
-    """With nulls for attributes that the file does not have: accents may have dropped them, or none may be in it."""
+    """Append nulls for columns that the file lacks: accents may have dropped the attributes, or the file has no accents."""
     missing = [(name, pa.float64()) for name in schema.modelled_names] + [*schema.unmodelled, *others]
     missing += [] if stream.accent_column is None else [(stream.accent_column, pa.string())]
     for name, type_ in missing:

@@ -1,4 +1,4 @@
-"""The tuples of a job as Spark's streaming frames, with what tells the order of their arrival."""
+"""Read a job's tuples as Spark streaming frames, with columns for the order of arrival."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 ORDER = ("_place", "_modified", "_origin", "_block")
-"""Columns beside the tuples' own: the bucket, and what tells the order of arrival."""
+"""Columns beside the tuples' own: the bucket, and the order of arrival."""
 
 
 def frame_of(
@@ -36,7 +36,7 @@ def frame_of(
     given: DataFrame | None = None,
     by: tuple[str, ...] | None = None,
 ) -> DataFrame:
-    """The stream's tuples as a streaming frame, with what :data:`ORDER` names; dealt to buckets ``by`` key attributes, or all."""
+    """Make a streaming frame of the stream's tuples, with the columns :data:`ORDER`; partitioned ``by`` some keys, or all."""
     from pyspark.sql import functions as F
 
     from pulse.runtime.spark.arrow_frames import arrow_schema_of
@@ -47,7 +47,7 @@ def frame_of(
         frame = given
     for name in schema.modelled_names if stream.follows else ():
         if name not in frame.columns:
-            frame = frame.withColumn(name, F.lit(None).cast("double"))  # an accent is to add it
+            frame = frame.withColumn(name, F.lit(None).cast("double"))  # until an accent adds it
     order = {"_modified": F.lit(0).cast("long"), "_origin": F.lit(""), "_block": F.lit(-1).cast("long")}
     if ROW in frame.columns:
         order = {name: F.col(name) for name in ORDER[1:]}
@@ -59,7 +59,7 @@ def frame_of(
         }
     elif given is None and stream.source == "kafka":
         order |= {"_origin": F.col("_kafka_partition"), "_block": F.col("_kafka_offset")}
-    # Hashed with the stream's own types, so that a key falls into the same bucket whatever file it comes from.
+    # Hashed with the stream's types, so that a key falls into the same bucket for every file.
     keys = [F.col(f"`{name}`") for name in (schema.key_names if by is None else by)]
     place = F.pmod(F.hash(*keys), F.lit(buckets)).cast("int") if keys else F.lit(0)
     others = others_of(stream, arrow_schema_of(given) if given is not None else columns_of(stream), schema)
@@ -69,7 +69,7 @@ def frame_of(
 
 
 def log_frame(spark: SparkSession, folder: Path) -> DataFrame:
-    """What a log of accents gains, a text a file, with when and whence."""
+    """Stream the additions to an accent log, one text per file, with time and origin."""
     from pyspark.sql import functions as F
 
     frame = spark.readStream.format("text").option("wholetext", "true").load(str(folder))
@@ -97,15 +97,15 @@ def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) ->
         return line_frame(spark, stream.path, options, plain, stream.format)
     reader = spark.readStream.format(stream.format).schema(spark_struct(plain))
     if stream.format == "csv":
-        # Spark goes by place; it is to say so where a file's header has other names there.
+        # Spark assigns columns by position; this makes it raise where a file's header differs.
         reader = reader.option("header", "true").option("enforceSchema", "false")
-    # Like the in-process engine, which reads folders in folders.
+    # Nested folders are read as by the in-process engine.
     reader = reader.option("recursiveFileLookup", "true").options(**options)
     return reader.load(stream.path)
 
 
 def _csv_columns(stream: StreamJob, columns: pa.Schema, needed: list[str]) -> list[str]:
-    """The columns of CSV by place: as the header of the first file has them; without one, as they are listed."""
+    """Return the CSV columns by position: from the header of the first file; without one, as listed."""
     dialect = Dialect.of(stream.options)
     files = files_of(stream) if dialect.header else []
     with_header = next((file for file in files if csv_header(file, dialect)), None)
@@ -119,7 +119,7 @@ def _csv_columns(stream: StreamJob, columns: pa.Schema, needed: list[str]) -> li
 
 
 def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:
-    """Kafka's and sockets' texts, parsed; other sources give columns."""
+    """Parse the texts of Kafka and sockets; other sources already have columns."""
     from pyspark.sql import functions as F
 
     from pulse.runtime.spark.arrow_frames import spark_struct
@@ -153,6 +153,6 @@ def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:
 
 def _no_kafka(version: str, name: str) -> str:
     return (
-        f"[streams.{name}]: Spark's Kafka connector is not there; add to the job's [spark] table "
+        f"[streams.{name}]: Spark's Kafka connector is missing; add to the job's [spark] table "
         f'"spark.jars.packages" = "{KAFKA}:{version}"'
     )

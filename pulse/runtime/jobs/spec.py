@@ -1,6 +1,6 @@
-"""What a predictive job is: streams, query, bounds, horizon, sink and checkpoint. Nothing here knows Spark.
+"""Specify a predictive job: streams, query, bounds, horizon, sink and checkpoint; independent of Spark.
 
-How it is written is read in :mod:`pulse.runtime.jobs.toml`.
+:mod:`pulse.runtime.jobs.toml` reads it from a file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ DEFAULT_BUCKETS = 8
 DEFAULT_LATENESS = "10 s"
 
 OTHER_UNITS = 1e-12
-"""To how much, of the largest value of a key, old values of revisions match that were said in other units than the tuple was."""
+"""Tolerance, relative to a key's largest value, for old values of revisions given in other units than the tuple's."""
 
 
 @dataclass(frozen=True)
 class StreamJob:
-    """Where a stream's tuples come from and how they become models. ``columns``: types by name, for sources that tell none."""
+    """A stream's source and how its tuples become models. ``columns``: types by name, for sources without types."""
 
     name: str
     source: str
@@ -39,36 +39,34 @@ class StreamJob:
     keep: tuple[str, ...] = ()
     predict: str = "hold"
     memory: int = 8
-    max_gap: str | float | None = None  # a longer silence is a hole; None: none is
+    max_gap: str | float | None = None  # a longer silence is a hole; None: no holes
     error: Any = None
-    kind: str | None = None  # the column that tells revisions from tuples
-    accents: str | None = None  # the column whose texts are accents, or the file of a log of them
-    policy: Any = None  # what is done at accents: evolve, exception, ignore; or by primitive
-    splits: str | None = None  # a table of stock splits, which are accents
+    kind: str | None = None  # the column that distinguishes revisions from tuples
+    accents: str | None = None  # the column of accents, or the file of an accent log
+    policy: Any = None  # the reaction to accents: evolve, exception, ignore; or by primitive
+    splits: str | None = None  # a table of stock splits, read as accents
     keys: Keys | None = None  # the values that key columns may have, by column; None: any
-    adds: tuple[str, ...] | None = None  # modelled attributes that are not there until an accent adds them
-    revisions: int | str | None = (
-        None  # how long tuples may be revised: microseconds, or "radius"; None: never
-    )
+    adds: tuple[str, ...] | None = None  # modelled attributes absent until an accent adds them
+    revisions: int | str | None = None  # how long tuples may be revised (µs), or "radius"; None: never
 
     @property
     def follows(self) -> bool:
-        """Whether accents come with the stream."""
+        """Return whether the stream has accents."""
         return self.accents is not None or self.splits is not None
 
     @property
     def accent_log(self) -> str | None:
-        """The file of accents beside the stream."""
+        """Return the file of accents beside the stream."""
         return self.accents if self.accents is not None and is_path(self.accents) else None
 
     @property
     def accent_column(self) -> str | None:
-        """The column of accents in the stream."""
+        """Return the column of accents in the stream."""
         return None if self.accents is None or is_path(self.accents) else self.accents
 
     @property
     def retention(self) -> Retention | None:
-        """What is kept for revisions."""
+        """Return how long tuples are retained for revisions; None without revisions."""
         if self.revisions is None:
             return None
         span = None if isinstance(self.revisions, str) else self.revisions
@@ -77,7 +75,7 @@ class StreamJob:
 
 @dataclass(frozen=True)
 class SinkJob:
-    """Where results go. ``aside`` is a folder for tuples that were set aside; without one, they lie with the checkpoint."""
+    """The destination of results. ``aside``: the dead-letter folder; None: a folder in the checkpoint."""
 
     kind: str = "console"
     path: str | None = None
@@ -87,9 +85,9 @@ class SinkJob:
 
 @dataclass(frozen=True)
 class Job:
-    """All of a job. ``lateness`` and ``trigger`` are in microseconds; ``where`` names the file for messages.
+    """A predictive job. ``lateness`` and ``trigger`` are in microseconds; ``where`` names the file for messages.
 
-    ``cell`` is the side of the grid cells by which pairs that come near are spread, in units of their positions.
+    ``cell`` is the side of the grid cells that partition proximity joins, in units of the positions.
     """
 
     query: str
@@ -105,11 +103,11 @@ class Job:
     spark: Mapping[str, str] = field(default_factory=dict)
     where: str = "job"
     cell: float | None = None
-    on_accent: str = "hold"  # or abort: where an operator would have to hold an accent, the job ends
+    on_accent: str = "hold"  # or abort: the job ends where an operator would have to hold an accent
 
     @property
     def aside(self) -> str | None:
-        """The folder for tuples that were set aside; None where nothing of the job has one."""
+        """Return the dead-letter folder; None where the job has no folder at all."""
         if self.sink.aside is not None:
             return self.sink.aside
         if self.checkpoint is not None:
@@ -118,11 +116,11 @@ class Job:
 
     @property
     def options(self) -> tuple[Mapping[str, str], ...]:
-        """All that Spark and its connectors are told, as it is written: see :mod:`pulse.runtime.jobs.secrets`."""
+        """Return all options for Spark and its connectors, as written: see :mod:`pulse.runtime.jobs.secrets`."""
         return self.spark, self.sink.options, *(one.options for one in self.streams.values())
 
     def fingerprint(self) -> dict[str, Any]:
-        """What must not change between two runs on one checkpoint: all that results depend on."""
+        """Return everything that results depend on: it must not change between two runs on one checkpoint."""
         streams = {
             name: {
                 key: value
@@ -147,5 +145,5 @@ class Job:
 
 
 def is_path(given: str) -> bool:
-    """Whether accents are in a file: columns are plain names."""
+    """Return whether ``accents`` names a file rather than a column: columns are plain names."""
     return "." in given or "/" in given

@@ -1,4 +1,4 @@
-"""A predictive job as it is written: a small TOML file, or tables as it has them.
+"""Read a predictive job from a small TOML file, or from tables as it has them.
 
 ::
 
@@ -18,8 +18,7 @@
     kind = "parquet"
     path = "results"
 
-Whatever is wrong with a file is said with its name, the table and the key, and what was expected there. Paths are relative to the
-file. Nothing here knows Spark.
+Errors name the file, the table, the key and the expected value. Paths are relative to the file. Independent of Spark.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ ON_ACCENT = ("hold", "abort")
 
 
 def read_job(file: str | Path) -> Job:
-    """The job that a TOML file describes."""
+    """Read a job from a TOML file."""
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
@@ -59,13 +58,13 @@ def read_job(file: str | Path) -> Job:
         raise JobError(f"{file}: cannot read the job: {e}") from None
     try:
         values = tomllib.loads(text)
-    except (ValueError, RecursionError) as e:  # also a number of too many digits, and what nests too deep
-        raise JobError(f"{file}: this is no TOML: {e}") from None
+    except (ValueError, RecursionError) as e:  # also a number of too many digits, and too deep nesting
+        raise JobError(f"{file}: not valid TOML: {e}") from None
     return job_of(values, where=str(file), folder=path.parent)
 
 
 def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path = ".") -> Job:
-    """The job that nested tables describe; relative paths are relative to ``folder``."""
+    """Make a job from nested tables; relative paths are relative to ``folder``."""
     folder = Path(folder)
     top = JobTable(where, "", values, (*_names(Job, "where"), "watermark"))
     streams = {
@@ -141,28 +140,28 @@ def _stream(table: JobTable, name: str, folder: Path) -> StreamJob:
     )
     _check_accents(table, made)
     if source in ("kafka", "socket") and not columns:
-        raise table.wrong("columns", f"types by name, as {source} does not know them", "nothing")
+        raise table.wrong("columns", f"types by name, as {source} does not provide them", "nothing")
     return made
 
 
 def _check_places(job: Job) -> None:
-    """That names of streams can name folders, and that nothing a job writes is what it reads."""
+    """Check that names of streams can name folders, and that the job does not read its own output."""
     for name, one in job.streams.items():
         if name.startswith(".") or any(sign in name for sign in "/\\\0"):
             raise JobError(
-                f"{job.where}: [streams.{name!r}]: expected a name that can also be a folder's, got one with a slash or '.' first"
+                f"{job.where}: [streams.{name!r}]: expected a name that can also name a folder, got one with '/' or a leading '.'"
             )
         written = {"sink": job.sink.path, "checkpoint": job.checkpoint, "aside": job.sink.aside}
         for what, path in written.items():
             if path is not None and one.source == "files" and one.path is not None and _reads(one.path, path):
                 raise JobError(
-                    f"{job.where}: {what}: expected a place outside of {one.path}, which [streams.{name}] reads, got {path}: the "
-                    "job would read what it writes"
+                    f"{job.where}: {what}: expected a path outside of {one.path}, which [streams.{name}] reads, got {path}: the "
+                    "job would read its own output"
                 )
 
 
 def _reads(source: str, written: str) -> bool:
-    """Whether what is written to a folder is read with the folder of a stream; names with '_' or '.' in front are not."""
+    """Return whether a stream's folder includes a written one; names with a leading '_' or '.' are not read."""
     if "://" in source or "://" in written:
         return False
     inside, outside = Path(written).resolve(), Path(source).resolve()
@@ -172,14 +171,14 @@ def _reads(source: str, written: str) -> bool:
 
 
 def _check_accents(table: JobTable, made: StreamJob) -> None:
-    """Whether what is said of accents goes together."""
+    """Check that the keys about accents are consistent."""
     for key in ("policy", "keys", "adds"):
         if table.any(key) is not None and not made.follows:
             raise table.wrong(key, "'accents' or 'splits' beside it", "none")
     if made.splits is not None and made.accent_column is not None:
         raise table.wrong(
             "splits",
-            "accents in a log or none beside it, as splits hold by time and accents in rows by place",
+            "accents in a log or none beside it, as splits apply by time and accents in rows by position",
             f"the column '{made.accents}'",
         )
     for name in made.adds or ():
@@ -213,7 +212,7 @@ def _policy(table: JobTable) -> Any:
 
 
 def _revisions(table: JobTable) -> int | str | None:
-    """How long tuples may be revised; with a kind column at least as long as windows reach."""
+    """Read how long tuples may be revised; with a kind column at least as long as windows reach."""
     given = table.any("revisions")
     if given == BY_RADIUS or (given is None and table.any("kind") is not None):
         return BY_RADIUS
@@ -247,7 +246,7 @@ def _path(given: str | None, folder: Path) -> str | None:
 
 
 def _format(path: str | None, source: str) -> str:
-    """What the path says of the format: parquet where it says nothing; text that comes in lines is JSON."""
+    """Infer the format from the path's ending; else JSON for sources of lines, Parquet for others."""
     ending = Path(path).suffix.lstrip(".").lower() if path else ""
     if ending in FORMATS:
         return ending
@@ -255,7 +254,7 @@ def _format(path: str | None, source: str) -> str:
 
 
 def _settings(table: Mapping[str, Any], prefix: str = "spark") -> dict[str, str]:
-    """Spark's settings; tables in tables are its dots: ``spark.sql.shuffle.partitions`` with or without quotes."""
+    """Flatten Spark's settings; nested tables stand for dots: ``spark.sql.shuffle.partitions`` with or without quotes."""
     found: dict[str, str] = {}
     for key, value in table.items():
         name = key if key == "spark" or key.startswith("spark.") else f"{prefix}.{key}"
@@ -267,5 +266,5 @@ def _settings(table: Mapping[str, Any], prefix: str = "spark") -> dict[str, str]
 
 
 def _names(of: type, *but: str) -> tuple[str, ...]:
-    """The keys of a table: what its job class knows, but for what a file does not say."""
+    """Return the keys of a table: the fields of its job class, except those a file does not set."""
     return tuple(one.name for one in fields(of) if one.name not in but)

@@ -1,6 +1,6 @@
-"""A table of a job's file: keys that are known, and values of the kind that each asks for.
+"""Validate the tables of a job file: known keys only, with values of the expected kind.
 
-Whatever is wrong is said with the file, the table and the key, and what was expected there.
+Errors name the file, the table, the key and the expected value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class JobError(PulseError, ValueError):
 
 
 class JobTable:
-    """A table of the file whose keys are all among ``known``. A key with a slip in it is said to be one, not another missing."""
+    """A table of the file whose keys are all among ``known``. A mistyped key is reported as unknown, before any missing key."""
 
     def __init__(self, where: str, name: str, values: Any, known: tuple[str, ...]) -> None:
         self.where, self.name, self.known = where, name, known
@@ -34,17 +34,17 @@ class JobTable:
                 raise JobError(f"{where}: unknown '{key}' in {place}{near}")
 
     def wrong(self, key: str, expected: str, got: object) -> JobError:
-        """The error for a value that is not what the key asks for."""
+        """Make the error for a value of the wrong kind."""
         table = f", [{self.name}]" if self.name else ""
         return JobError(f"{self.where}{table}, '{key}': expected {expected}, got {got}")
 
     def any(self, key: str, default: Any = None) -> Any:
-        """A value of whatever kind."""
+        """Return a value of any kind."""
         assert key in self.known
         return self.values.get(key, default)
 
     def text(self, key: str, default: Any = ...) -> Any:
-        """A text; an error without one where there is no default."""
+        """Return a text; raise where it is missing and there is no default."""
         value = self.any(key, default)
         if value is ...:
             raise self.wrong(key, "a text", "nothing")
@@ -53,7 +53,7 @@ class JobTable:
         return value
 
     def one_of(self, key: str, choices: Iterable[str], default: Any = ...) -> str:
-        """One of a few words."""
+        """Return one of ``choices``."""
         value = self.any(key, default)
         if value not in choices:
             raise self.wrong(
@@ -64,7 +64,7 @@ class JobTable:
         return str(value)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """One name or a list of them; none where the key is not there."""
+        """Return one name or a list of them; empty where the key is missing."""
         value = self.any(key, [])
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list) or not all(isinstance(one, str) and one for one in listed):
@@ -72,14 +72,14 @@ class JobTable:
         return tuple(listed)
 
     def whole(self, key: str, default: int) -> int:
-        """A whole number above 0."""
+        """Return a whole number above 0."""
         value = self.any(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise self.wrong(key, "a whole number above 0", repr(value))
         return value
 
     def size(self, key: str) -> float | None:
-        """A finite number above 0; None where the key is not there."""
+        """Return a finite number above 0; None where the key is missing."""
         value = self.any(key)
         if value is None:
             return None
@@ -88,7 +88,7 @@ class JobTable:
         return float(value)
 
     def duration(self, key: str, default: Any, *, write: str = "10 s") -> Any:
-        """Microseconds of a duration."""
+        """Return a duration in microseconds."""
         value = self.any(key, None)
         if value is None:
             return default
@@ -98,18 +98,18 @@ class JobTable:
             raise self.wrong(key, f"a duration such as '{write}'", f"{value!r} ({e})") from None
 
     def duration_text(self, key: str) -> Any:
-        """A duration as it was written, checked."""
+        """Return a duration as written, checked."""
         if self.duration(key, None) is None:
             raise self.wrong(key, "a duration such as '60 s': how far models reach ahead", "nothing")
         return self.values[key]
 
     def options(self, key: str) -> dict[str, str]:
-        """A table of texts, for Spark and its connectors."""
+        """Return a table of texts, for Spark and its connectors."""
         found = {name: option(value) for name, value in self.table(key).items()}
         return checked(found, f"{self.where}, [{self.name}.{key}]")
 
     def table(self, key: str, *, required: bool = False) -> dict[str, Any]:
-        """A table within; empty where the key is not there."""
+        """Return a nested table; empty where the key is missing."""
         value = self.any(key, {})
         if not isinstance(value, Mapping) or (required and not value):
             raise self.wrong(key, "a table", repr(value) if value else "nothing")
@@ -122,11 +122,11 @@ def _near(value: object, choices: Iterable[str]) -> str:
 
 
 def checked(options: dict[str, str], where: str) -> dict[str, str]:
-    """Options without a secret among them that is written out."""
+    """Check that options contain no written-out secret, and return them."""
     check_secrets(options, where)
     return options
 
 
 def option(value: Any) -> str:
-    """A value as Spark's options have it."""
+    """Format a value as Spark's options expect it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

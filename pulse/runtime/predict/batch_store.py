@@ -1,6 +1,6 @@
-"""What a micro-batch leaves for those after it, in a folder with a file a batch: bounds that come back, alerts that were given.
+"""Store data that a micro-batch leaves for later ones, allotted bounds and given alerts: a folder with a file per batch.
 
-A batch reads what the newest batch before it left, the same however often it is run. Files appear whole.
+A batch reads the file of the newest batch before it, the same one however often it is rerun. Files are written atomically.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pulse.core.encoding.codec import Form
 from pulse.runtime.predict.state_codec import unpack_state
 from pulse.store.link_checks import create
 
-_KEPT = 16  # files: more than there are batches that may be run again
+_FILES = 16  # more than the batches that may be rerun
 
 
 def keep(folder: str | Path, batch: int, payload: bytes) -> None:
-    """Keep what a batch leaves, as :func:`pulse.runtime.predict.state_codec.pack_state` packed it; old files go."""
+    """Write the payload of a batch, packed by :func:`pulse.runtime.predict.state_codec.pack_state`, and delete old files."""
     folder = Path(folder)
     replace_file(folder / f"{batch:012d}", payload)
-    for old in sorted(folder.glob("[0-9]*"))[:-_KEPT]:
+    for old in sorted(folder.glob("[0-9]*"))[:-_FILES]:
         old.unlink(missing_ok=True)
 
 
 def kept_before(form: Form, folder: str | Path, batch: int) -> tuple[int, Any] | None:
-    """The newest batch before this one that left something of this form, and what."""
+    """The newest batch before this one that left a file, and its decoded payload; None if there is none."""
     known = [int(one.name) for one in Path(folder).glob("[0-9]*")]
     newest = max((one for one in known if one < batch), default=None)
     if newest is None:
@@ -34,7 +34,7 @@ def kept_before(form: Form, folder: str | Path, batch: int) -> tuple[int, Any] |
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Write a file whole, in place of what is there; links in its place or its draft's are not followed."""
+    """Replace a file atomically; links at its path or its draft's path are not followed."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}")
     with os.fdopen(create(draft), "wb") as opened:

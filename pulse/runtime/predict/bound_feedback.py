@@ -1,12 +1,12 @@
-"""Models that are restated where results state more than the query's own bound allows (semantics 6.2).
+"""Tighten models whose results exceed the query's own bound (semantics 6.2).
 
-Bounds are allotted anew as values move. A model that was begun under a wider share than its key has now stays in force, while
-what it is joined with may use a share that has grown: together they may state more than the query asks. So the models of keys
-that take part in such results are held to what is allotted now, and say so, from the newest tuple before those of this push on
-(:mod:`pulse.validation.online.tighten`); the tuples are validated after that.
+Bounds are allotted again as values change. A model that started under a larger share than its key has now stays in force, while
+its join partner may use a share that has grown: their result may exceed the query's bound. So the models of keys in such results
+are tightened to the current allotment, from the newest tuple before this push on (:mod:`pulse.validation.online.tighten`); the
+tuples are validated after that.
 
-That helps from each key's newest tuple on. Where a stream is behind, and what its tuples say now meets what was said of the other
-by wider models long ago, results state more than was asked: nothing is known by which they could state less.
+This takes effect from each key's newest tuple on. If a stream lags and its tuples meet older, wider models of the other stream,
+results exceed the bound: no information exists to tighten them.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from pulse.validation.online.validator import ValidationCounts, Validator
 from pulse.validation.revisions.history import AcceptedTuples, History
 
 Parties = dict[str, tuple[pa.Array, ...] | None]
-"""Keys by stream; None: all."""
+"""Keys by stream; None stands for all keys."""
 
 
-def parties(standing: ContinuousQuery, results: Relation) -> Parties:
-    """The keys that take part in results, as far as these name them; all where they do not."""
+def parties(query: ContinuousQuery, results: Relation) -> Parties:
+    """The keys that take part in results, by stream; all keys of a stream that the results do not name."""
     found: Parties = {}
     own = results.columns.key_names
     chosen = results.without_empty_groups()
-    for leaf in dict.fromkeys(scans(standing.plan)):
-        plain = standing.columns[leaf.stream].key_names
-        names = [followed(standing.plan, f"{leaf.alias}.{name}") for name in plain]
+    for leaf in dict.fromkeys(scans(query.plan)):
+        plain = query.columns[leaf.stream].key_names
+        names = [followed(query.plan, f"{leaf.alias}.{name}") for name in plain]
         known = [name for name in names if name is not None and name in own]
-        if not standing.treats_keys_apart or not names or len(known) < len(names):
+        if not query.treats_keys_apart or not names or len(known) < len(names):
             found[leaf.stream] = None
             continue
         keys = tuple(chosen.keys[own.index(name)] for name in known)
@@ -49,8 +49,8 @@ def parties(standing: ContinuousQuery, results: Relation) -> Parties:
     return found
 
 
-def together(one: Parties, other: Parties) -> Parties:
-    """The keys of both."""
+def merge_parties(one: Parties, other: Parties) -> Parties:
+    """Unite the keys of two parties."""
     found = dict(one)
     for stream, keys in other.items():
         before = found.get(stream, ())
@@ -63,10 +63,10 @@ def together(one: Parties, other: Parties) -> Parties:
     return found
 
 
-def restated(
+def tighten_models(
     validators: Mapping[str, Validator], histories: Mapping[str, History], asked: Parties
 ) -> dict[str, Relation]:
-    """Hold the models of these keys to what is allotted to them now, where they state more; the segments that say so."""
+    """Tighten models of these keys that exceed their current allotment; return the new segments by stream."""
     found = {}
     for stream, keys in asked.items():
         rows = loose(validators[stream], keys)
@@ -77,8 +77,10 @@ def restated(
     return found
 
 
-def after(first: Mapping[str, Relation], taken: Mapping[str, AcceptedTuples]) -> dict[str, AcceptedTuples]:
-    """What was taken after models were restated by these segments. Those of keys that are revised are part of the revision."""
+def prepend_segments(
+    first: Mapping[str, Relation], taken: Mapping[str, AcceptedTuples]
+) -> dict[str, AcceptedTuples]:
+    """Prepend the segments of tightened models to accepted updates; those of revised keys are part of their revision."""
     found = dict(taken)
     for stream, segments in first.items():
         one = taken.get(stream)

@@ -1,5 +1,5 @@
-"""How the bounds that a query states are shared out among the keys and attributes of its streams (semantics 4.3, 6.2), and
-whether results and models keep them.
+"""Share the bounds that a query states among the keys and attributes of its streams (semantics 4.3, 6.2), and check that
+results and models keep them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pulse.validation.inversion.inverter import absolute_bounds, invert
 from pulse.validation.inversion.volatility import expected_violations, pooled
 
 CLEARLY = 0.8
-"""What part of the expected violations unequal shares must come down to, to be taken instead of more equal ones."""
+"""Share of the expected violations that less equal shares must reach to replace more equal ones."""
 
 _ROUNDING = 1e-9
-"""By what part of itself a bound may be exceeded before that counts: it went through a few operations."""
+"""Relative excess of a bound that rounding may cause."""
 
 
-def shared_out(
+def share_bounds(
     predictor: Predictor, evaluation: FragmentEvaluation, rates: Mapping[str, Allotment], *, alone: bool
 ) -> dict[str, Allotment]:
-    """What the split gives. Of ours, where outputs share inputs, the one of three that clearly promises fewest violations.
+    """Allot bounds by the predictor's split; if outputs share inputs, ``restless`` takes the best of three allotments.
 
-    Its shares are the best for each output by itself (``alone``: every key takes part in one). Where a key takes part in
-    many, only the smallest of its shares counts, and what others gave up for it is lost. Then it may be better to tell
-    streams and attributes apart, not keys, or nothing at all; and rates are estimates of what comes from what was.
+    Its shares are optimal for each output by itself (``alone``: every key takes part in one output). If a key takes part in
+    many, only its smallest share counts, and the shares that others gave up for it are lost. Then shares per stream and
+    attribute, or equal shares, may be better than shares per key; and rates only estimate the future from the past.
     """
 
     def inverted(split: str, known: Mapping[str, Allotment]) -> dict[str, Allotment]:
@@ -51,20 +51,20 @@ def shared_out(
 
 
 def beyond(results: Relation, bounds: Mapping[str | None, ErrorBound]) -> BoolArray:
-    """Which results may be further from the truth than the query asks for, as they state themselves."""
+    """The mask of results whose certified error exceeds the query's bound."""
     found = np.zeros(len(results), bool)
     for name, bound in bounds.items():
         for one in results.columns.modelled if name is None else (name,):
             allowed = absolute_bounds(results, one, bound)
-            # What is relative may become anything next to zero: there no bound but 0 would do.
+            # A relative bound vanishes near zero: only an exact model would keep it there.
             above = (results.err[one] > allowed * (1.0 + _ROUNDING)) & (allowed > 0.0)
-            # Where a key is unknown there is no bound at all, and none of the others' shares would make one.
+            # An unknown key leaves the error unbounded, whatever the shares of the others.
             found |= above & np.isfinite(results.err[one])
     return found
 
 
 def too_loose(updates: Relation, allotted: Allotment | None) -> bool:
-    """Whether models were begun with bounds above those that are allotted now."""
+    """Whether models were started with bounds above their current allotment."""
     if allotted is None or not len(updates):
         return False
     bounds = allotted.of(updates.keys, updates.groups)

@@ -1,9 +1,9 @@
-"""By which of their key attributes tuples are dealt to buckets, so that all rows that must meet lie in one.
+"""Choose the key attributes by which tuples are partitioned into buckets, so that rows that must meet share a bucket.
 
-A bucket of whole keys is enough for what treats keys apart. An aggregate ``GROUP BY venue`` over a stream of ``(venue, symbol)``
-has its groups whole where tuples are dealt by ``venue`` alone, and streams that are joined by key meet where each is dealt by
-its side of the equalities. Then a query needs no second stage: each bucket predicts by itself. Dealing by fewer attributes
-makes coarser buckets, so the most that do are taken.
+Buckets of whole keys suffice for queries that process keys separately. An aggregate ``GROUP BY venue`` over a stream of
+``(venue, symbol)`` has complete groups if tuples are partitioned by ``venue`` alone, and streams joined by key meet if each is
+partitioned by its side of the equalities. Then a query needs no second stage: each bucket predicts by itself. Fewer attributes
+make coarser buckets, so the largest sufficient set is chosen.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from pulse.plan.exchanges import place_exchanges
 from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Window, walk
 from pulse.runtime.predict.spec import Predictor
 
-Dealing = Mapping[str, tuple[str, ...]]
-"""By stream the key attributes whose values choose a tuple's bucket."""
+PartitionKeys = Mapping[str, tuple[str, ...]]
+"""By stream, the key attributes whose values choose a tuple's bucket."""
 
 Parts = tuple[frozenset[str], ...]
-"""Where rows lie: together if they agree in all parts, each a set of key columns with one value."""
+"""The placement of rows: rows that agree in all parts share a bucket; a part is a set of key columns of equal value."""
 
 
-def partition_keys(predictor: Predictor) -> Dealing | None:
-    """How to deal tuples so that buckets are all there is to a query; None if rows of any two keys may have to meet."""
+def partition_keys(predictor: Predictor) -> PartitionKeys | None:
+    """The partitioning under which each bucket answers its part of the query; None if rows of any two keys may have to meet."""
     plan = predictor.standing.plan
     keys = {stream: spec.schema.key_names for stream, spec in predictor.specs.items()}
     if not any(isinstance(node, Exchange) for node in walk(place_exchanges(plan))):
         return keys
-    for dealing in _dealings(predictor):
-        if _placement(plan, dealing) is not None:
-            return dealing
+    for partitioning in _candidates(predictor):
+        if _placement(plan, partitioning) is not None:
+            return partitioning
     return None
 
 
-def _dealings(predictor: Predictor) -> Iterator[Dealing]:
-    """All that are the same for all streams, in number and types, those by most attributes first."""
+def _candidates(predictor: Predictor) -> Iterator[PartitionKeys]:
+    """Yield partitionings with the same number and types of attributes for all streams, those by most attributes first."""
     types = {stream: dict(spec.schema.key) for stream, spec in predictor.specs.items()}
     for n in range(max(map(len, types.values())), 0, -1):
         for chosen in product(*(combinations(own, n) for own in types.values())):
-            dealing = dict(zip(types, chosen, strict=True))
-            kinds = {tuple(types[stream][name] for name in names) for stream, names in dealing.items()}
+            partitioning = dict(zip(types, chosen, strict=True))
+            kinds = {tuple(types[stream][name] for name in names) for stream, names in partitioning.items()}
             if len(kinds) == 1:
-                yield dealing
+                yield partitioning
 
 
-def _placement(node: Node, dealing: Dealing) -> Parts | None:
-    """Where a node's rows lie; None if some that must meet lie apart."""
+def _placement(node: Node, partitioning: PartitionKeys) -> Parts | None:
+    """The placement of a node's rows; None if some that must meet are in different buckets."""
     if isinstance(node, Scan):
-        return tuple(frozenset({f"{node.alias}.{name}"}) for name in dealing[node.stream])
+        return tuple(frozenset({f"{node.alias}.{name}"}) for name in partitioning[node.stream])
     if isinstance(node, Join):
-        left, right = _placement(node.left, dealing), _placement(node.right, dealing)
+        left, right = _placement(node.left, partitioning), _placement(node.right, partitioning)
         if left is None or right is None:
             return None
         joined = tuple(a | b for a, b in zip(left, right, strict=True))
@@ -59,12 +59,12 @@ def _placement(node: Node, dealing: Dealing) -> Parts | None:
         return joined if all(met) else None
     if not isinstance(node, (Filter, Window, Project, Across)):
         return None
-    parts = _placement(node.input, dealing)
+    parts = _placement(node.input, partitioning)
     if parts is None or isinstance(node, (Filter, Window)):
         return parts
     if isinstance(node, Across):
-        kept = tuple(part & frozenset(node.by) for part in parts)
-        return kept if all(kept) else None
+        remaining = tuple(part & frozenset(node.by) for part in parts)
+        return remaining if all(remaining) else None
     named = [(new, e.name) for new, e in node.outputs if isinstance(e, Column)]
     old = {name for _, name in named} | {name for name, _ in node.hidden}
     return tuple(frozenset({new for new, name in named if name in part} | (part - old)) for part in parts)

@@ -1,4 +1,4 @@
-"""Which tuples confirm a result that was predicted: those of every key it speaks of."""
+"""Find the tuples that confirm a predicted result: those of every key it depends on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pulse.validation.online.validator import Validator
 
 
 def parties_of(predictor: Predictor) -> tuple[Party, ...]:
-    """The streams that results come from, and which of their key columns the results' keys name."""
-    standing, found = predictor.standing, dict[Party, None]()
-    names = standing.output.key_names
-    for leaf in dict.fromkeys(scans(standing.plan)):
+    """The streams that results depend on, and the key columns that the results' keys name."""
+    query, found = predictor.standing, dict[Party, None]()
+    names = query.output.key_names
+    for leaf in dict.fromkeys(scans(query.plan)):
         columns = []
-        for i, plain in enumerate(standing.columns[leaf.stream].key_names):
-            output = followed(standing.plan, f"{leaf.alias}.{plain}")
+        for i, plain in enumerate(query.columns[leaf.stream].key_names):
+            output = followed(query.plan, f"{leaf.alias}.{plain}")
             if output is not None and output in names:
                 columns.append((i, names.index(output)))
         found[leaf.stream, tuple(columns)] = None
@@ -30,9 +30,9 @@ def parties_of(predictor: Predictor) -> tuple[Party, ...]:
 
 
 def seen_table(validator: Validator) -> pa.Table:
-    """The newest tuple of each key that a validator knows: a column per key attribute, and ``last`` in microseconds.
+    """The newest tuple of each key of a validator: a column per key attribute, and ``last`` in microseconds.
 
-    Of a key that has ended (:mod:`pulse.validation.online.ended_keys`) all is known, so that no tuple of it is waited for.
+    A key that has ended (:mod:`pulse.validation.online.ended_keys`) is complete: no tuple of it is awaited.
     """
     whole = validator.state.whole
     last = np.where(whole[:, key_state.STARTED] != 0, whole[:, key_state.LAST], NEVER)
@@ -40,13 +40,13 @@ def seen_table(validator: Validator) -> pa.Table:
 
 
 def newest_in(table: pa.Table) -> dict[Key, int]:
-    """The same by key."""
+    """The newest tuples of :func:`seen_table` by key."""
     *keys, last = (column.to_pylist() for column in table.columns)
     return dict(zip(zip(*keys, strict=True) if keys else [()], last, strict=True))
 
 
 def seen_by(predictor: Predictor, validators: Mapping[str, Validator]) -> Seen | None:
-    """The tuples that confirm results, where all keys are in one place; None where no alerts wait for them."""
+    """The tuples that confirm results, if all keys are in one place; None if no alerts wait for them."""
     if not predictor.alerting:
         return None
     newest = {(stream, 0): newest_in(seen_table(one)) for stream, one in validators.items()}

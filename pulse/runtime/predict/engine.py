@@ -1,13 +1,13 @@
-"""A prediction at work (semantics 6): validators, the standing query above them, and bounds that flow back.
+"""Run a prediction (semantics 6): validators, the continuous query over their models, and bounds fed back to them.
 
 ::
 
-    tuples ──validator──> updates ──standing query──> changes of results
+    tuples ──validator──> updates ──continuous query──> changes of results
                 ^                        |
                 └── allotted bounds <── inverter
 
-Everything that happens depends on the tuples and the order in which they are pushed, on no clock. The same object runs in
-this process and inside Spark's workers; its state pickles at any time.
+The output depends only on the tuples and the order in which they are pushed, on no clock. The same object runs in this process
+and inside Spark's workers; its state pickles at any time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,14 @@ from pulse.runtime.accents.rounding import Shifts, rounded
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import ContinuousQueryState, Solved
-from pulse.runtime.predict.bound_feedback import Parties, after, parties, restated, together
-from pulse.runtime.predict.bound_sharing import beyond, shared_out, too_loose
+from pulse.runtime.predict.bound_feedback import (
+    Parties,
+    merge_parties,
+    parties,
+    prepend_segments,
+    tighten_models,
+)
+from pulse.runtime.predict.bound_sharing import beyond, share_bounds, too_loose
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.tuple_history import (
     dropped,
@@ -47,12 +53,12 @@ from pulse.validation.revisions.history import AcceptedTuples, History
 Tuples = Mapping[str, pa.Table | pa.RecordBatch]
 
 ATTEMPTS = 3
-"""How often the same tuples are validated at most, while bounds turn out to be too loose for what the query asks."""
+"""Maximum number of validations of the same tuples while bounds are too loose for the query's own."""
 
 
 @dataclass
 class Tally:
-    """What a prediction has done so far."""
+    """Counters of a prediction's work."""
 
     tuples: int = 0
     validated: int = 0
@@ -63,20 +69,20 @@ class Tally:
     changes: int = 0
     aside: int = 0
     beyond: int = 0  # results whose stated error is above the query's own bound
-    revisions: int = 0  # of tuples that had come before, late ones among them
-    absorbed: int = 0  # of these, those that moved nothing
-    accents: int = 0  # that were taken
-    changed: int = 0  # tuples that ended a model because an attribute that is kept has changed
+    revisions: int = 0  # of earlier tuples, including late insertions
+    absorbed: int = 0  # revisions that changed no result
+    accents: int = 0  # admitted ones
+    changed: int = 0  # tuples that ended a model by changing a kept attribute
 
     def add(self, other: Tally) -> None:
-        """Add another's."""
+        """Add the counters of another tally."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
 @dataclass(frozen=True)
 class Emission:
-    """What tuples led to: rows of a changelog of result segments, tuples set aside by stream, and figures."""
+    """The outcome of a push: a changelog of result segments, rejected tuples by stream, and counters."""
 
     changes: pa.Table
     aside: Mapping[str, pa.Table]
@@ -85,7 +91,7 @@ class Emission:
 
 @dataclass
 class Prediction:
-    """A predictor at work. ``now`` is the newest time that was seen."""
+    """A running predictor. ``now`` is the newest event time so far."""
 
     predictor: Predictor
     validators: dict[str, Validator] = field(default_factory=dict)
@@ -109,19 +115,22 @@ class Prediction:
         drops: Mapping[str, Drops] | None = None,
         shifts: Shifts | None = None,
     ) -> Emission:
-        """Take tuples in, by stream, in the order of their arrival; what they change.
+        """Validate tuples and return the changes of results.
 
-        What was predicted up to the ``watermark``, before which nothing comes any more, and no tuple has confirmed is taken back.
-        Models end at ``drops`` of attributes, by stream; tuples were undone by ``shifts``, and rounded then.
+        If the bounds in force prove too loose for the query's own, because there were none yet or values have changed since,
+        earlier models are tightened and the same tuples validated again.
 
-        Where it turns out that the bounds in force were too loose for the results to keep the query's own, because there
-        were none yet or values have moved since, models from before are restated and the same tuples validated again,
-        against the tighter ones.
+        Parameters
+        ----------
+        tuples : by stream, in the order of their arrival
+        watermark : instant before which no tuple is expected; unconfirmed predictions up to it are retracted
+        drops : by stream, drops of attributes, at which models end
+        shifts : by stream and attribute, the largest shift to base units, which bounds the rounding of tuples
         """
         pushed, solved = (
-            self._bounded(tuples, watermark, drops or {}, shifts or {})
+            self._validate_within_bounds(tuples, watermark, drops or {}, shifts or {})
             if self.predictor.bounds
-            else self._taken(tuples, watermark, drops or {}, shifts or {})
+            else self._validate_and_solve(tuples, watermark, drops or {}, shifts or {})
         )
         updates = updates_of(pushed)
         counts, aside = ValidationCounts(), {}
@@ -148,7 +157,7 @@ class Prediction:
         self.tally.add(tally)
         return Emission(solved.changes.table, aside, tally)
 
-    def _taken(
+    def _validate_and_solve(
         self,
         tuples: Tuples,
         watermark: int | None,
@@ -157,8 +166,8 @@ class Prediction:
         state: ContinuousQueryState | None = None,
         first: Mapping[str, Relation] | None = None,
     ) -> tuple[dict[str, AcceptedTuples], Solved]:
-        """Validate tuples and solve what they change, in this state of results and after these segments if given."""
-        pushed = after(first or {}, take(self.validators, self.histories, tuples, drops))
+        """Validate tuples and solve their changes, on this state of results and after these segments if given."""
+        pushed = prepend_segments(first or {}, take(self.validators, self.histories, tuples, drops))
         pushed = dropped(self.validators, self.histories, pushed, drops, watermark)
         pushed = lapsed(self.predictor, self.validators, self.histories, pushed, watermark)
         pushed = rounded(pushed, shifts)
@@ -167,73 +176,73 @@ class Prediction:
         self.state, solved = solve(self.predictor.standing, before, pushed)
         return pushed, solved
 
-    def _bounded(
+    def _validate_within_bounds(
         self, tuples: Tuples, watermark: int | None, drops: Mapping[str, Drops], shifts: Shifts
     ) -> tuple[dict[str, AcceptedTuples], Solved]:
-        """The same, again with the bounds that flow back while these are tighter than what was validated against."""
-        standing, state = self.predictor.standing, self.state
-        kept = {stream: _copied(one.state) for stream, one in self.validators.items()}
+        """Validate and solve, again with the allotted bounds as long as they are tighter than those validated against."""
+        query, state = self.predictor.standing, self.state
+        states = {stream: _copied(one.state) for stream, one in self.validators.items()}
         past = {stream: one.copied() for stream, one in self.histories.items()}
         asked: Parties = {}
         segments: dict[str, Relation] = {}
         for attempt in range(ATTEMPTS):
-            pushed, solved = self._taken(tuples, watermark, drops, shifts, state, segments)
+            pushed, solved = self._validate_and_solve(tuples, watermark, drops, shifts, state, segments)
             updates = updates_of(pushed)
             if not any(map(len, updates.values())):
                 break
             above = beyond(solved.fresh, self.predictor.bounds)
             if self.allotted and not above.any():
-                self._flow_back(updates, solved.evaluation)
+                self._allot_bounds(updates, solved.evaluation)
                 break
-            # What these tuples must keep depends on all results from the first of them on, what comes on those from now on.
-            self._flow_back(updates, solved.evaluation, _oldest(updates))
-            asked = together(asked, parties(standing, solved.fresh.take(np.flatnonzero(above))))
-            again = {stream: self._as_before(stream, one) for stream, one in kept.items()}
+            # Bounds of these tuples depend on all results since their start, those of later tuples on results from now on.
+            self._allot_bounds(updates, solved.evaluation, _oldest(updates))
+            asked = merge_parties(asked, parties(query, solved.fresh.take(np.flatnonzero(above))))
+            again = {stream: self._validator_before(stream, one) for stream, one in states.items()}
             looser = any(too_loose(one, self.allotted.get(stream)) for stream, one in updates.items())
             looser |= any(len(loose(again[stream], keys)) > 0 for stream, keys in asked.items())
             if attempt == ATTEMPTS - 1 or not looser:
-                self._flow_back(updates, solved.evaluation)
+                self._allot_bounds(updates, solved.evaluation)
                 break
             self.validators |= again
             self.histories |= {stream: one.copied() for stream, one in past.items()}
-            segments = restated(self.validators, self.histories, asked)
+            segments = tighten_models(self.validators, self.histories, asked)
         return pushed, solved
 
     def advance(self, watermark: int, drops: Mapping[str, Drops] | None = None) -> None:
-        """Nothing before the watermark comes any more: free what it keeps. Models end at ``drops`` of attributes, by stream."""
+        """Free state that is only needed before the watermark. Models end at ``drops`` of attributes, by stream."""
         assert self.state is not None
         forget(self.predictor, self.validators, self.histories, watermark, drops)
         oldest = watermark - kept_behind(self.predictor)
-        # Of one stream by itself a silent key holds on to its own newest segments only, where keys meet to those of all.
+        # In a query on one stream a silent key retains only its own newest segments; where keys meet, those of all keys.
         alone = self.predictor.standing.alone
         lagging = {stream: one.lagging(oldest, silent=alone) for stream, one in self.validators.items()}
         self.state = self.predictor.standing.advance(self.state, oldest, lagging)
 
     def results(self) -> pa.Table:
-        """What holds now, as far ahead as the models reach."""
+        """The current results, as far ahead as the models extend."""
         assert self.state is not None
         table = pa.Table.from_batches([self.state.results.to_segments()])
         return table.select(self.predictor.standing.output.segment_schema().names)
 
-    # -- bounds flow back -----------------------------------------------------------------------------------
+    # -- bound feedback -------------------------------------------------------------------------------------
 
-    def _flow_back(
+    def _allot_bounds(
         self,
         updates: Mapping[str, Relation],
         evaluation: FragmentEvaluation | None = None,
         since: int | None = None,
     ) -> None:
-        """Allot what the query's bounds leave to the inputs, anew for what changed.
+        """Invert the query's bounds and allot the shares to the validators.
 
-        Where keys are treated apart and one scan is all there is, only the keys that changed are looked at, if given as they
-        were just evaluated; else all, from now or from ``since`` on.
+        If the plan is one scan that processes keys separately, only the changed keys of ``evaluation`` are inverted; else all
+        keys, from now or from ``since`` on.
         """
         if not self.predictor.bounds:
             return
         assert self.state is not None
-        standing = self.predictor.standing
-        leaves = tuple(dict.fromkeys(scans(standing.plan)))
-        alone = standing.alone
+        query = self.predictor.standing
+        leaves = tuple(dict.fromkeys(scans(query.plan)))
+        alone = query.alone
         if evaluation is None or not alone:
             now = since
             if now is None:
@@ -241,26 +250,26 @@ class Prediction:
             inputs: dict[Node, Relation] = {}
             for leaf in leaves:
                 relation = self.state.streams[leaf.stream]
-                chosen = standing.of_keys(relation, updates[leaf.stream]) if alone else relation
-                inputs[leaf] = as_scanned(standing.recent(chosen, now), leaf)
-            evaluation = FragmentEvaluation(inputs, possible=standing.query.possible)
-        found = shared_out(self.predictor, evaluation, self._restlessness(), alone=alone)
+                chosen = query.of_keys(relation, updates[leaf.stream]) if alone else relation
+                inputs[leaf] = as_scanned(query.recent(chosen, now), leaf)
+            evaluation = FragmentEvaluation(inputs, possible=query.query.possible)
+        found = share_bounds(self.predictor, evaluation, self._volatility(), alone=alone)
         for stream, allotment in found.items():
             before = self.allotted.get(stream)
             whole = allotment if before is None or not alone else before.renewed(allotment)
             self.allotted[stream] = whole
             self.validators[stream].allot(whole)
 
-    def _as_before(self, stream: str, state: ValidatorState) -> Validator:
-        """A stream's validator as it was before a push, with what is allotted now."""
+    def _validator_before(self, stream: str, state: ValidatorState) -> Validator:
+        """A stream's validator as it was before a push, with the current allotment."""
         made = Validator(self.predictor.specs[stream])
         made.state = _copied(state)
         made.allot(self.allotted[stream])
-        if state.allotted is not None:  # a share that has grown may be used once those that shrank are kept
+        if state.allotted is not None:  # a share may grow only once the shrunk ones are in force
             made.tighten(state.allotted)
         return made
 
-    def _restlessness(self) -> dict[str, Allotment]:
+    def _volatility(self) -> dict[str, Allotment]:
         found = {}
         for stream, validator in self.validators.items():
             rates = validator.restlessness()
@@ -276,15 +285,15 @@ class Prediction:
 
 
 def _copied(state: ValidatorState) -> ValidatorState:
-    """State that a push does not change."""
+    """Copy a validator's state so that a push does not change it."""
     return replace(state, ids=dict(state.ids), whole=state.whole.copy(), real=state.real.copy())
 
 
 def _newest(relation: Relation) -> int:
-    """When the newest segment of a stream began."""
+    """The start of a stream's newest segment, in microseconds."""
     return int((relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)).max())
 
 
 def _oldest(updates: Mapping[str, Relation]) -> int:
-    """When the first of some updates begins."""
+    """The start of the first update, in microseconds."""
     return min(int(begins(one).min()) for one in updates.values() if len(one))

@@ -1,4 +1,4 @@
-"""The newest time among tuples as they come: what event time is, wherever they are dealt to."""
+"""Find the newest time among arriving tuples, which is the event time of all partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def newest_time(column: pa.ChunkedArray) -> int | None:
-    """The newest of these times, in microseconds; those that are missing or out of range do not count."""
+    """The newest of these times in microseconds, without nulls and times out of range; None if none is left."""
     times = column.drop_null()
     if pa.types.is_date(times.type):
         times = times.cast(pa.timestamp("s" if pa.types.is_date32(times.type) else "ms"))

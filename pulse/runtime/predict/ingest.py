@@ -1,7 +1,7 @@
-"""Tuples and accents on their way to Spark's stateful operators: packed by place, in the order in which they are read.
+"""Pack tuples and accents for Spark's stateful operators, by place and in reading order.
 
-A parcel is one binary for many tuples (Arrow's stream format), with what tells the order of arrival. Accents go to all places,
-each where it stands among the tuples, and so do the lines that a log of accents has gained.
+A parcel is one binary for many tuples (Arrow's stream format), with columns that give the order of arrival. Accents go to all
+places, each at its position among the tuples, and so do new lines of accent logs.
 """
 
 from __future__ import annotations
@@ -24,21 +24,26 @@ from pulse.validation.revisions.element_matching import PAIR, replacements
 
 PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
 LINES = "accents of "
-"""What the lines of a stream's log of accents are called among the streams, before its name."""
+"""Prefix of the pseudo-stream that carries the lines of a stream's accent log."""
 
 EVENT_TIME = "event time"
-"""What the newest time of a batch is called among the streams: all places are told, those without tuples too."""
+"""Name of the pseudo-stream that carries a batch's newest time to all places, also those without tuples."""
 
 _PARCEL_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
 class Packer:
-    """Packs a stream's tuples, by bucket and in the order in which they are read; for ``mapInArrow``.
+    """Packs a stream's tuples, by bucket and in reading order; for ``mapInArrow``.
 
-    ``kind``: the column that tells revisions, whose halves are marked before rows are dealt out; ``keys``: the key columns;
-    ``accents``: the column of accents, which go to all of so many ``places``; one between two halves does not part them. ``time``
-    is the column of times, the newest of which all places are told, so that those without tuples know how late it is.
+    Parameters
+    ----------
+    stream : its name
+    kind : column of element kinds; the halves of replacements are paired before rows are partitioned. Default: no revisions
+    keys : key columns
+    accents : column of accents, which go to all places; one between the halves of a replacement does not separate them
+    places : number of places
+    time : column of times, the newest of which goes to all places, also those without tuples
     """
 
     stream: str
@@ -90,7 +95,7 @@ class Packer:
         return bool(len(rows) and batch.column(self.kind)[int(rows[-1])].as_py() == ElementKind.OLD.value)
 
     def _tuples(self, table: pa.Table) -> IntArray:
-        """The rows that are no accents."""
+        """The rows that are tuples, not accents."""
         every = np.arange(table.num_rows)
         return every if self.accents is None else np.delete(every, accent_rows(table, self.accents))
 
@@ -111,7 +116,7 @@ class Packer:
             (np.diff(modified) != 0) | (np.diff(code) != 0) | (np.diff(block) != 0)
         ) + 1  # fmt: skip
         if block[0] < 0 or not origin[0].as_py().startswith(("file:", "/")):
-            new = new[:0]  # no file: rows of a partition stay in the order in which they came
+            new = new[:0]  # not from a file: keep the partition's order
         for begin, end in zip([0, *new], [*new, len(place)], strict=True):
             order = begin + np.argsort(place[begin:end], kind="stable")
             sorted_, places = tuples.take(pa.array(order)), place[order]
@@ -131,25 +136,25 @@ class Packer:
                 )
 
     def _to_all(self, table: pa.Table) -> tuple[pa.Table, IntArray]:
-        """With every accent once for each place; and which row each row was."""
+        """Repeat every accent once per place; also return the original row of each row."""
         every = np.arange(table.num_rows)
         if self.accents is None:
             return table, every
         accents = accent_rows(table, self.accents)
         if not len(accents):
             return table, every
-        said = np.zeros(table.num_rows, bool)
-        said[accents] = True
-        rows = np.repeat(every, np.where(said, self.places, 1))
+        is_accent = np.zeros(table.num_rows, bool)
+        is_accent[accents] = True
+        rows = np.repeat(every, np.where(is_accent, self.places, 1))
         place = table.column("_place").to_numpy()[rows].copy()
-        place[said[rows]] = np.tile(np.arange(self.places, dtype=place.dtype), int(said.sum()))
-        dealt = table.take(pa.array(rows))
-        return dealt.set_column(table.column_names.index("_place"), "_place", pa.array(place)), rows
+        place[is_accent[rows]] = np.tile(np.arange(self.places, dtype=place.dtype), int(is_accent.sum()))
+        repeated = table.take(pa.array(rows))
+        return repeated.set_column(table.column_names.index("_place"), "_place", pa.array(place)), rows
 
 
 @dataclass(frozen=True)
 class LinePacker:
-    """Packs what a log of accents has gained, for every place; for ``mapInArrow``."""
+    """Packs new lines of an accent log, for every place; for ``mapInArrow``."""
 
     stream: str
     places: int
@@ -174,7 +179,7 @@ class LinePacker:
 
 
 def packed_table(table: pa.Table) -> bytes:
-    """A table as bytes."""
+    """Encode a table in Arrow's stream format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -182,16 +187,16 @@ def packed_table(table: pa.Table) -> bytes:
 
 
 def unpacked_table(payload: bytes) -> pa.Table:
-    """What :func:`packed_table` packed."""
+    """Decode a table from :func:`packed_table`."""
     with pa.ipc.open_stream(payload) as reader:
         return reader.read_all()
 
 
 def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, Any]) -> dict[str, pa.Table]:
-    """The tuples of parcels, by stream, in the order of their arrival; ``times`` are the streams' time attributes.
+    """Unpack the tuples of parcels, by stream, in the order of their arrival; ``times`` are the streams' time attributes.
 
-    Only files tell that order. What comes from elsewhere, dealt to partitions in any way, is put in the order of its times; where
-    revisions are among it (no time is given), it stays as the partitions have it.
+    Only files define that order. Rows from other sources, partitioned arbitrarily, are sorted by time; with revisions (no time
+    is given) they keep the order of their partitions.
     """
     rows = [row for frame in frames for row in frame.itertuples(index=False)]
     rows.sort(key=lambda row: (row.modified, row.origin, row.block, row.number))

@@ -1,8 +1,7 @@
-"""A predictive job in this process: the same files, in the same batches, through one single prediction.
+"""Run a predictive job in this process: the same files, in the same batches as on Spark, through a single prediction.
 
-For small streams and low latency, and as what the Spark engine is compared with. With a checkpoint a run goes on where the last
-one ended, as on Spark; without one it begins with the first file that is there. Both engines say in the same figures how they are
-doing (:class:`Status`).
+For small streams and low latency, and as the reference for the Spark engine. With a checkpoint a run continues where the last one
+ended, as on Spark; without one it starts with the first file. Both engines report the same figures (:class:`Status`).
 """
 
 from __future__ import annotations
@@ -26,16 +25,14 @@ from pulse.runtime.jobs.toml import Job, JobError
 from pulse.runtime.predict.confirmation import seen_by
 from pulse.runtime.predict.engine import Prediction, Tally
 
-_PAUSE = 0.2  # seconds between two looks for new files
-
-
-_MANY = 100  # tuples, of which something can be said
-_RESTLESS = 0.5  # of the tuples: what is kept should change less often
+_PAUSE = 0.2  # seconds between two polls for new files
+_MANY = 100  # tuples, the minimum for a hint
+_VOLATILE = 0.5  # share of tuples that change a kept attribute, above which models are useless
 
 
 @dataclass
 class Status:
-    """Figures since the start of this run. ``now`` is the newest event time in microseconds."""
+    """Figures of a run since its start. ``now`` is the newest event time in microseconds."""
 
     tally: Tally = field(default_factory=Tally)
     batches: int = 0
@@ -45,7 +42,7 @@ class Status:
     last_tuples: int = 0
 
     def add(self, tally: Tally, now: int | None, seconds: float) -> None:
-        """A batch is done."""
+        """Add the figures of a finished batch."""
         self.tally.add(tally)
         self.batches += 1
         self.seconds += seconds
@@ -60,11 +57,11 @@ class Status:
 
     @property
     def lag(self) -> float | None:
-        """Seconds from the newest event time to the clock; of replayed data, its age."""
+        """Seconds from the newest event time to the clock; for replayed data, its age."""
         return None if self.now is None else clock.time() - self.now / 1e6
 
     def figures(self) -> dict[str, Any]:
-        """For JSON."""
+        """The figures as JSON values."""
         tally = self.tally
         return {
             "batches": self.batches,
@@ -89,7 +86,7 @@ class Status:
         }
 
     def line(self) -> str:
-        """For people."""
+        """The figures as one readable line."""
         tally = self.tally
         speed = self.last_tuples / self.last if self.last else 0.0
         aside = f", {tally.aside:,} aside" if tally.aside else ""
@@ -102,14 +99,14 @@ class Status:
         )
 
     def hint(self, job: Job) -> str | None:
-        """What to do where models are of no use, because what is kept changes with most tuples."""
+        """Advice if most tuples change a kept attribute, so that models are useless; else None."""
         tally = self.tally
-        kept = [f"{one.name} keeps {', '.join(one.keep)}" for one in job.streams.values() if one.keep]
-        if tally.tuples < _MANY or tally.changed <= _RESTLESS * tally.tuples or not kept:
+        keeps = [f"{one.name} keeps {', '.join(one.keep)}" for one in job.streams.values() if one.keep]
+        if tally.tuples < _MANY or tally.changed <= _VOLATILE * tally.tuples or not keeps:
             return None
         return (
             f"{100 * tally.changed / tally.tuples:.0f} % of the tuples change an attribute that is kept, and every change ends a "
-            f"model ({'; '.join(kept)}): model what changes so often, or leave it out of keep"
+            f"model ({'; '.join(keeps)}): model what changes so often, or leave it out of keep"
         )
 
 
@@ -130,8 +127,18 @@ def run_local(
     stopped: Callable[[], bool] = lambda: False,
     begun: Callable[[], None] = lambda: None,
 ) -> Prediction:
-    """Take what the job's files hold, and with ``once`` false whatever comes after, until interrupted or ``stopped``, which is
-    asked between batches. ``begun`` is called once the job's folders are this run's, before the first batch."""
+    """Run a job on the files of its streams.
+
+    Parameters
+    ----------
+    job : its streams must be files
+    once : whether to end after the files present, default True; otherwise poll for new ones until interrupted
+    sink : receives the changes, default that of the job
+    on_batch : called with each batch's number and changes
+    on_status : called with the figures after each batch
+    stopped : checked between batches; True ends the run
+    begun : called once the run holds the job's folders, before the first batch
+    """
     for stream in job.streams.values():
         if stream.source != "files":
             raise JobError(
@@ -157,7 +164,7 @@ def _run(
     on_status: Callable[[Status], None] | None,
     stopped: Callable[[], bool],
 ) -> Prediction:
-    """The batches of a job whose folders are this run's; ``typed`` is the job with the types of all its columns."""
+    """Run the batches of a job whose folders are locked; ``typed`` is the job with the types of all its columns."""
     prediction = progress.prediction
     predictor = prediction.predictor
     output = predictor.standing.output
@@ -165,7 +172,7 @@ def _run(
         sink = sink_of(job, output.key_names)
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
-    others = {name: hears.others for name, hears in predictor.hears.items()}
+    others = {name: options.others for name, options in predictor.hears.items()}
     follower = Follower(predictor, *(progress.accents or ()))
     logs = Logs.of(job, predictor, progress.read)
 
@@ -173,13 +180,13 @@ def _run(
         begin, batch = clock.perf_counter(), progress.batch
         tables = read_batch(typed, schemas, files, others, located=job.aside is not None)
         progress.begin(files)
-        heard = follower.hear(tables, lines)
-        now = newest(heard.came, predictor, prediction.now)
+        decoded = follower.hear(tables, lines)
+        now = newest(decoded.came, predictor, prediction.now)
         watermark = None if now is None else follower.watermark(now, job.lateness)
-        emission = follow(prediction, follower, heard, watermark)
+        emission = follow(prediction, follower, decoded, watermark)
         prediction.now = now
         if watermark is not None:
-            prediction.advance(watermark, heard.drops)
+            prediction.advance(watermark, decoded.drops)
         known = seen_by(predictor, prediction.validators)
         follower.settle(now, watermark, prediction.validators)
         changes = numbered([(emission.changes, prediction.now or 0)], predictor.standing.schema, batch)
@@ -188,11 +195,10 @@ def _run(
         if on_batch is not None:
             on_batch(batch, changes)
         if reason := follower.ended(prediction.now):
-            raise JobAbortedError(
-                reason
-            )  # what the batch said stays, and a run after this one ends here again
+            # The batch's results stay, and a later run ends here again.
+            raise JobAbortedError(reason)
         if predictor.hears:
-            progress.accents, progress.read = follower.kept, dict(logs.read)
+            progress.accents, progress.read = follower.snapshot, dict(logs.read)
         progress.commit(files)
         status.add(emission.tally, prediction.now, clock.perf_counter() - begin)
         if on_status is not None:

@@ -1,16 +1,16 @@
-"""A predictive job on Structured Streaming (semantics 6): streams in, a changelog of results out, exactly once.
+"""Run a predictive job on Structured Streaming (semantics 6): streams in, a changelog of results out, exactly once.
 
 ::
 
     source ──parcels──> by bucket of keys: all of the prediction ──────────────────────────────┐
                                                                                                 ├──> foreachBatch: sink,
-    source ──parcels──> by bucket of keys: validators ──updates──> places: standing query ──────┘    aside, status, bounds
+    source ──parcels──> by bucket of keys: validators ──updates──> places: continuous query ────┘    aside, status, bounds
 
-The upper way is taken where all rows that must meet lie by their stream's key, the lower for pairs and aggregates across keys.
-Pairs that come near are spread by grid cell over as many places as there are buckets; for all else there is one place.
-State lies in RocksDB under the checkpoint; a micro-batch that was not committed is run again with the same number on the state
-before, and every sink that keeps files replaces what it has of that number. Results pass through the driver: they come of tuples
-that did not agree with a model, a small share of all.
+The upper path runs if partitioning by key attributes brings all rows that must meet into one bucket, the lower path for pairs and
+aggregates across keys. Proximity pairs are partitioned by grid cell over as many places as there are buckets; all other queries
+have one place. State is in RocksDB under the checkpoint; an uncommitted micro-batch is rerun with the same number on the previous
+state, and every sink of files replaces its files of that number. Results pass through the driver: they stem from tuples outside
+their models, a small share of all.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from pulse.runtime.predict.confirmation import newest_in, parties_of
 from pulse.runtime.predict.engine import Tally
 from pulse.runtime.predict.ingest import PARCELS, LinePacker, Packer, unpacked_table
 from pulse.runtime.predict.local_driver import Status
-from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitioning_of
 from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.spec import Predictor
@@ -72,13 +72,13 @@ _UNREADABLE = re.compile(
 
 
 class Running:
-    """A job at work."""
+    """A running job."""
 
     def __init__(self, query: StreamingQuery, status: Status, job: Job, places: JobFolders) -> None:
         self.query, self.status, self._job, self._places = query, status, job, places
 
     def wait(self, seconds: int | None = None) -> bool:
-        """Until the job ends, or for so long; whether it ended. What went wrong is raised as what it was."""
+        """Wait for the job's end, or for some seconds; return whether it ended. Raises the job's own error."""
         try:
             return self._wait(seconds)
         finally:
@@ -93,12 +93,12 @@ class Running:
                     else self.query.awaitTermination() is None
                 )
         except JobAbortedError as e:
-            raise JobAbortedError(str(e).splitlines()[0]) from e  # without what Spark adds
+            raise JobAbortedError(str(e).splitlines()[0]) from e  # without Spark's additions
         except StreamingQueryException as e:
-            raise _understood(e, self._job) from e
+            raise _translated_error(e, self._job) from e
 
     def active(self) -> bool:
-        """Whether it is still at work; not where Spark itself has gone. Its folders are another run's to take then."""
+        """Whether the job still runs; False if Spark itself has stopped. Releases the folders of an ended job."""
         try:
             active = bool(self.query.isActive)
         except (Py4JError, OSError):
@@ -108,17 +108,17 @@ class Running:
         return active
 
     def stop(self) -> None:
-        """End after the micro-batch that is under way was given up; the next start runs it again."""
+        """Cancel the current micro-batch and end; the next start reruns it."""
         self.query.stop()
         self.active()
 
 
 _STARTED: dict[str, Running] = {}
-"""By checkpoint what this process has started: who starts it again need not have waited for the end of the run before."""
+"""Jobs that this process has started, by checkpoint: a restart need not have waited for the end of the previous run."""
 
 
 def runs_in_buckets(predictor: Predictor) -> bool:
-    """Whether all rows that must meet lie in one bucket, if tuples are dealt by some of their stream's key."""
+    """Whether partitioning by key attributes brings all rows that must meet into one bucket."""
     return partition_keys(predictor) is not None
 
 
@@ -132,7 +132,18 @@ def start(
     on_batch: Batch | None = None,
     on_status: Callable[[Status], None] | None = None,
 ) -> Running:
-    """Start a job. ``once``: take what is there and end. ``frames`` are the streams whose source is ``frame``."""
+    """Start a job.
+
+    Parameters
+    ----------
+    spark : the session
+    job : its checkpoint is required
+    once : whether to end after the data present, default False
+    frames : by name, the streams whose source is ``frame``
+    sink : receives the changes, default that of the job
+    on_batch : called with each batch's number and changes
+    on_status : called with the figures after each batch
+    """
     frames = frames or {}
     check_for_spark(job, frames)
     assert job.checkpoint is not None
@@ -142,7 +153,7 @@ def start(
     predictor = predictor_of(typed, given, dealt=True)
     handler = _Handler(job, predictor, sink, on_batch, on_status)
     if job.checkpoint in _STARTED:
-        _STARTED[job.checkpoint].active()  # which lets go of the folders of one that has ended
+        _STARTED[job.checkpoint].active()  # releases the folders of an ended job
     places = occupy(job, "spark")
     try:
         keep_fingerprint(job)
@@ -162,7 +173,7 @@ def start(
 
 
 def _writer(rows: DataFrame, job: Job, handler: _Handler, once: bool) -> Any:
-    """Spark's query of a job's rows, ready to be started."""
+    """Configure Spark's streaming query of a job's rows."""
     assert job.checkpoint is not None
     observed = rows.observe(
         OBSERVED, *(F.sum(name).alias(name) for name in TALLIED), F.max("now").alias("now")
@@ -177,10 +188,10 @@ def _writer(rows: DataFrame, job: Job, handler: _Handler, once: bool) -> Any:
 def _predicted(
     spark: SparkSession, job: Job, predictor: Predictor, frames: Mapping[str, DataFrame]
 ) -> DataFrame:
-    """The job's rows, as :data:`ROWS`."""
-    parts, dealing = [], partition_keys(predictor)
+    """The stages of the job as a frame of :data:`ROWS`."""
+    parts, by_stream = [], partition_keys(predictor)
     for name, spec in predictor.specs.items():
-        by = spec.schema.key_names if dealing is None else dealing[name]
+        by = spec.schema.key_names if by_stream is None else by_stream[name]
         frame = frame_of(spark, job.streams[name], spec.schema, job.buckets, frames.get(name), by)
         stream = job.streams[name]
         key, time = spec.schema.key_names, spec.schema.time
@@ -189,12 +200,12 @@ def _predicted(
     for name, folder in Spool.of(job, predictor).folders.items():
         parts.append(log_frame(spark, folder).mapInArrow(LinePacker(name, job.buckets), PARCELS))
     parcels = reduce(DataFrame.union, parts)
-    if dealing is not None:
+    if by_stream is not None:
         return _stateful(parcels, SingleStage(predictor, job.lateness))
-    spread = spread_of(predictor, job.buckets, job.cell)
-    if spread is not None:
-        updates = _stateful(parcels, RouteStage(predictor, job.lateness, spread))
-        return _stateful(updates, PairStage(predictor, job.lateness, spread))
+    partitioning = partitioning_of(predictor, job.buckets, job.cell)
+    if partitioning is not None:
+        updates = _stateful(parcels, RouteStage(predictor, job.lateness, partitioning))
+        return _stateful(updates, PairStage(predictor, job.lateness, partitioning))
     assert job.checkpoint is not None
     bounds = str(Path(job.checkpoint) / "bounds")
     updates = _stateful(parcels, ValidateStage(predictor, job.lateness, bounds))
@@ -209,7 +220,7 @@ def _stateful(frame: DataFrame, processor: Any) -> DataFrame:
 
 
 class _Handler:
-    """What is done with the rows of a micro-batch, on the driver."""
+    """Handles the rows of a micro-batch on the driver."""
 
     def __init__(
         self,
@@ -224,53 +235,55 @@ class _Handler:
         self.status = Status()
         self.now: int | None = None
         in_buckets = runs_in_buckets(predictor)
-        self.spread = not in_buckets and spread_of(predictor, job.buckets, job.cell) is not None
+        self.is_spread = not in_buckets and partitioning_of(predictor, job.buckets, job.cell) is not None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         begin = clock.perf_counter()
         rows = frame.toArrow().sort_by(
             [("channel", "ascending"), ("place", "ascending"), ("stream", "ascending")]
         )
-        told = rows.select(["channel", "stream", "place", "now", "payload"]).to_pylist()
-        parts = [(unpacked_table(one["payload"]), one["now"]) for one in told if one["channel"] == CHANGES]
-        if self.spread:
+        messages = rows.select(["channel", "stream", "place", "now", "payload"]).to_pylist()
+        parts = [
+            (unpacked_table(one["payload"]), one["now"]) for one in messages if one["channel"] == CHANGES
+        ]
+        if self.is_spread:
             parts = coalesced(parts, self.predictor.standing)
         changes = numbered(parts, self.predictor.standing.schema, batch)
-        seen = [one["now"] for one in told if one["now"]]
+        seen = [one["now"] for one in messages if one["now"]]
         self.now = max([*seen, *([] if self.now is None else [self.now])], default=None)
         if self.sink is None:
             self.sink = sink_of(self.job, self.predictor.standing.output.key_names, spark=frame.sparkSession)
-        self.sink.write(batch, changes, self.now, self._seen(told))
-        write_aside(self.job, batch, self._aside(told))
+        self.sink.write(batch, changes, self.now, self._seen(messages))
+        write_aside(self.job, batch, self._aside(messages))
         if self.on_batch is not None:
             self.on_batch(batch, changes)
         assert self.job.checkpoint is not None
-        for one in told:
+        for one in messages:
             if one["channel"] == BOUNDS:
                 keep(Path(self.job.checkpoint) / "bounds", batch, one["payload"])
         tally = Tally(**{name: pa.compute.sum(rows.column(name)).as_py() or 0 for name in TALLIED})
-        tally.changes = changes.num_rows  # what moved between places is none
+        tally.changes = changes.num_rows  # moves between places are not changes
         self.status.add(tally, self.now, clock.perf_counter() - begin)
         if self.on_status is not None:
             self.on_status(self.status)
-        for one in told:
-            # All of the batch is written: what it says stays, and a run after this one ends here again.
+        for one in messages:
+            # The batch is written completely: its results stay, and a later run ends here again.
             if one["channel"] == ENDING and (ending := unpack_state(forms.ENDING, one["payload"])).reached(
                 self.now
             ):
                 raise JobAbortedError(ending.reason)
 
-    def _seen(self, told: list[dict[str, Any]]) -> Seen:
+    def _seen(self, messages: list[dict[str, Any]]) -> Seen:
         newest = {
             (one["stream"], one["place"]): newest_in(unpacked_table(one["payload"]))
-            for one in told
+            for one in messages
             if one["channel"] == SEEN
         }
         return Seen(parties_of(self.predictor) if self.predictor.alerting else (), newest)
 
-    def _aside(self, told: list[dict[str, Any]]) -> dict[str, pa.Table]:
+    def _aside(self, messages: list[dict[str, Any]]) -> dict[str, pa.Table]:
         parts: dict[str, list[pa.Table]] = {}
-        for one in told:
+        for one in messages:
             if one["channel"] == ASIDE:
                 parts.setdefault(one["stream"], []).append(unpacked_table(one["payload"]))
         return {
@@ -278,8 +291,8 @@ class _Handler:
         }
 
 
-def _understood(error: StreamingQueryException, job: Job) -> Exception:
-    """What Spark says, as an error of ours where we know what it means."""
+def _translated_error(error: StreamingQueryException, job: Job) -> Exception:
+    """Translate a known Spark error to one of ours."""
     text = str(error)
     found = _UNREADABLE.search(text)
     if found is None:
@@ -294,15 +307,15 @@ def _understood(error: StreamingQueryException, job: Job) -> Exception:
 
 
 def figures_of(progress: Any) -> dict[str, Any] | None:
-    """The job's figures in one of Spark's progress reports; None where it has none."""
+    """The job's figures in one of Spark's progress reports; None if it has none."""
     observed = progress.observedMetrics.get(OBSERVED)
     if observed is None:
         return None
-    said = {one.name: observed[one.name] or 0 for one in fields(Tally)}
+    figures = {one.name: observed[one.name] or 0 for one in fields(Tally)}
     return {
         "batch": progress.batchId,
         "seconds": progress.batchDuration / 1e3,
-        **said,
+        **figures,
         "now": observed["now"],
     }
 
@@ -314,16 +327,16 @@ class Listener(StreamingQueryListener):
         self.take = take
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing to say yet."""
+        """Do nothing."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """A batch is done."""
+        """Hand over the figures of a finished batch."""
         figures = figures_of(event.progress)
         if figures is not None:
             self.take(figures)
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing came."""
+        """Do nothing: no batch ran."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Whoever waits is told by the query itself."""
+        """Do nothing: the query itself reports its end."""

@@ -1,18 +1,18 @@
-"""Pairs that come near, spread over places by grid cell: which cells a key touches, and the part of a query one place answers.
+"""Partition proximity pairs over places by grid cell: the cells of each key, and the part of a query that one place solves.
 
-With the validators of a bucket lie their keys' recent segments. A key's **range** is the rectangle of cells that the box of all
-of these touches, from as far back as windows reach to the end of its newest model, grown by errors and half the reach. Cells are
-dealt to a fixed number of places (:func:`~pulse.operators.relational.spatial_grid.folded`). With every update goes the key's new
-range, to the places of its old range and of the new one::
+The recent segments of a bucket's keys are kept beside its validators. A key's **range** is the rectangle of cells that the
+bounding box of these segments touches, from as far back as windows extend to the end of its newest model, grown by errors and
+half the reach. Cells are assigned to a fixed number of places (:func:`~pulse.operators.relational.spatial_grid.folded`). Every
+update carries the key's new range, to the places of its old range and of the new one::
 
     in both        the update
     new only       all recent segments of the key: it enters
-    old only       that it left
+    old only       a notice that it left
 
-A pair is solved in the place of its *home*, the first cell that both ranges share. Each place has the ranges of its keys as
-they are now, so all agree on it. What an update changes of a pair lies from its start on: from there the old home takes back what
-it said, and the new home says what holds; before, nothing moves. A place that a key has left holds nothing of its pairs from
-then on, so later updates need not reach it.
+A pair is solved in the place of its *home*, the first cell that both ranges share. Each place has the current ranges of its keys,
+so all places agree on it. An update changes a pair from its start on: from there the old home retracts its results, and the new
+home emits the current ones; earlier results stay. A place that a key has left holds none of its pairs from then on, so it needs
+no later updates.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ Range = tuple[int, int, int, int]
 """Cells ``(ix0, ix1, iy0, iy1)``, ends included."""
 
 CELL_PER_REACH = 20.0
-"""The side of a cell where the job states none, in units of the distance that the query asks for."""
+"""Default side of a cell, in units of the distance in the query."""
 
 
 @dataclass(frozen=True)
 class KeyNotice:
-    """What a place is told of a key: from when on it changed, its range (None: it left), and whether it enters.
+    """A notice to a place about a key: since when it changed, its range (None: it left), and whether it enters.
 
-    ``revised``: what it did before is another; results that are no longer held stay as they were.
+    ``revised``: its past changed as well; results behind the watermark are final.
     """
 
     key: Key
@@ -73,54 +73,52 @@ class KeyNotice:
 
 @dataclass(frozen=True)
 class SpatialPartitioning:
-    """How a standing query with one pair join of two streams is spread over ``places`` places."""
+    """The partitioning of a continuous query with one pair join of two streams over ``places`` places."""
 
-    standing: ContinuousQuery
+    query: ContinuousQuery
     join: Join
     cell: float
     places: int
 
     @classmethod
-    def of(
-        cls, standing: ContinuousQuery, places: int, cell: float | None = None
-    ) -> SpatialPartitioning | None:
-        """None where the plan cannot be spread: what meets is not near, or depends on more than two keys, or hides one."""
-        joins = [node for node in walk(standing.plan) if isinstance(node, Join)]
-        if len(joins) != 1 or not standing.treats_keys_apart or joins[0].near is None or joins[0].equal:
+    def of(cls, query: ContinuousQuery, places: int, cell: float | None = None) -> SpatialPartitioning | None:
+        """Build a partitioning; None if the plan has no proximity join, depends on more than two keys, or hides one."""
+        joins = [node for node in walk(query.plan) if isinstance(node, Join)]
+        if len(joins) != 1 or not query.treats_keys_apart or joins[0].near is None or joins[0].equal:
             return None
         join = joins[0]
         reach = join.near.reach if join.near is not None else None
         if not isinstance(reach, Constant) or any(len(scans(side)) != 1 for side in join.inputs):
             return None
-        for leaf in scans(standing.plan):
-            names = _key_names(leaf, standing)
-            output = [followed(standing.plan, name) for name in names]
-            if not names or any(one not in standing.plan.columns.key_names for one in output):
+        for leaf in scans(query.plan):
+            names = _key_names(leaf, query)
+            output = [followed(query.plan, name) for name in names]
+            if not names or any(one not in query.plan.columns.key_names for one in output):
                 return None
-        return cls(standing, join, cell or CELL_PER_REACH * abs(float(reach.value)) or 1.0, places)
+        return cls(query, join, cell or CELL_PER_REACH * abs(float(reach.value)) or 1.0, places)
 
     @property
     def reach(self) -> float:
-        """What boxes are grown by, half on either side."""
+        """The distance by which boxes are grown, half on either side."""
         assert self.join.near is not None
         assert isinstance(self.join.near.reach, Constant)
         return max(float(self.join.near.reach.value), 0.0) * self.join.near.stretch
 
     def sides(self) -> Iterator[tuple[Node, Scan, tuple[str, str]]]:
-        """Of either side of the join its plan, its scan and the columns of its position."""
+        """Yield for either side of the join its plan, its scan and its position columns."""
         near = self.join.near
         assert near is not None
         for side, position in zip(self.join.inputs, (near.left, near.right), strict=True):
             yield side, next(iter(scans(side))), position
 
     def ranges(self, stream: str, relation: Relation) -> dict[Key, Range]:
-        """The cells of each key of a stream; keys that never come to the join have none."""
+        """The cells of each key of a stream; keys that never reach the join have none."""
         found: dict[Key, Range] = {}
         for side, leaf, position in self.sides():
             if leaf.stream != stream:
                 continue
             evaluation = FragmentEvaluation(
-                {leaf: as_scanned(relation, leaf)}, possible=self.standing.query.possible
+                {leaf: as_scanned(relation, leaf)}, possible=self.query.query.possible
             )
             moving = evaluation.segments(side).without_empty_groups()
             reach = self.reach
@@ -133,9 +131,9 @@ class SpatialPartitioning:
         return found
 
     def keys_at(self, relation: Relation, leaf: Scan, node: Node) -> list[Key]:
-        """The key of a scan that each group of a node's output came from."""
+        """The scan's key of each group of a node's output."""
         own = relation.columns.key_names
-        names = [followed(node, name) for name in _key_names(leaf, self.standing)]
+        names = [followed(node, name) for name in _key_names(leaf, self.query)]
         columns = [relation.keys[own.index(name)].to_pylist() for name in names if name is not None]
         return list(zip(*columns, strict=True))
 
@@ -146,18 +144,22 @@ class SpatialPartitioning:
 
 @dataclass
 class CellRegistry:
-    """Where the keys of a bucket are: their recent segments and ranges, by stream."""
+    """The recent segments and ranges of a bucket's keys, by stream."""
 
     held: dict[str, Relation] = field(default_factory=dict)
     ranges: dict[str, dict[Key, Range]] = field(default_factory=dict)
 
     def take(
-        self, spread: SpatialPartitioning, stream: str, updates: Relation, revised: KeyRevision | None = None
+        self,
+        partitioning: SpatialPartitioning,
+        stream: str,
+        updates: Relation,
+        revised: KeyRevision | None = None,
     ) -> dict[int, tuple[Relation, tuple[KeyNotice, ...]]]:
-        """What each place is to be told of a stream's updates: segments, and what they are of.
+        """Record a stream's updates and return the message to each place: segments and notices.
 
-        Of a key that is revised every place is told, since any may hold results of where it was: those of its range get all its
-        recent segments.
+        Every place gets a notice of a revised key, since any may hold results of its earlier positions; the places of its range
+        get all its recent segments.
         """
         updates = updates.without_empty_groups().merged()
         if not len(updates) and revised is None:
@@ -170,37 +172,37 @@ class CellRegistry:
             changed |= keys_in(rest.keys, revised.keys)
         self.held[stream] = rest
         recent = rest.select_groups(np.flatnonzero(changed))
-        now, before = spread.ranges(stream, recent), self.ranges.setdefault(stream, {})
+        now, before = partitioning.ranges(stream, recent), self.ranges.setdefault(stream, {})
         at = {key: group for group, key in enumerate(_keys(recent))}
-        told: dict[int, list[tuple[KeyNotice, int]]] = {}
+        notices: dict[int, list[tuple[KeyNotice, int]]] = {}
         for group, (key, since) in enumerate(_starts(updates)):
             old, new = before.pop(key, None), now.get(key)
-            come_from, go_to = spread.of_range(old), spread.of_range(new)
+            come_from, go_to = partitioning.of_range(old), partitioning.of_range(new)
             for place in sorted(come_from | go_to):
-                said = KeyNotice(key, since, new if place in go_to else None, place not in come_from)
-                told.setdefault(place, []).append((said, group))
+                notice = KeyNotice(key, since, new if place in go_to else None, place not in come_from)
+                notices.setdefault(place, []).append((notice, group))
             if new is not None:
                 before[key] = new
-        for key, since in _sinces(revised):
+        for key, since in _revised_starts(revised):
             before.pop(key, None)
             new = now.get(key)
-            go_to = spread.of_range(new)
-            for place in range(spread.places):
-                said = KeyNotice(key, since, new if place in go_to else None, place in go_to, revised=True)
-                told.setdefault(place, []).append((said, -1))
+            go_to = partitioning.of_range(new)
+            for place in range(partitioning.places):
+                notice = KeyNotice(key, since, new if place in go_to else None, place in go_to, revised=True)
+                notices.setdefault(place, []).append((notice, -1))
             if new is not None:
                 before[key] = new
         made = {}
-        for place, some in told.items():
-            stay = [group for said, group in some if said.range is not None and not said.enters]
-            enter = [at[said.key] for said, _ in some if said.enters]
+        for place, some in notices.items():
+            stay = [group for notice, group in some if notice.range is not None and not notice.enters]
+            enter = [at[notice.key] for notice, _ in some if notice.enters]
             parts = [updates.select_groups(_ints(stay)), recent.select_groups(_ints(enter))]
-            made[place] = Relation.concat(parts), tuple(said for said, _ in some)
+            made[place] = Relation.concat(parts), tuple(notice for notice, _ in some)
         return made
 
-    def forget(self, spread: SpatialPartitioning, watermark: int) -> None:
-        """Free what no result from the watermark on depends on."""
-        oldest = watermark - spread.standing.radius - GRACE
+    def forget(self, partitioning: SpatialPartitioning, watermark: int) -> None:
+        """Free segments and ranges that no result from the watermark on depends on."""
+        oldest = watermark - partitioning.query.radius - GRACE
         for stream, relation in self.held.items():
             self.held[stream] = ending_after(relation, oldest).without_empty_groups()
             left = set(_keys(self.held[stream]))
@@ -209,26 +211,26 @@ class CellRegistry:
 
 @dataclass
 class PlaceSolver:
-    """The part of a standing query that one place answers: its keys' segments and ranges, and the results of its pairs."""
+    """The part of a continuous query that one place solves: its keys' segments and ranges, and the results of its pairs."""
 
-    spread: SpatialPartitioning
+    partitioning: SpatialPartitioning
     place: int
     state: ContinuousQueryState
     ranges: dict[str, dict[Key, Range]] = field(default_factory=dict)
 
-    def take(self, news: Iterable[tuple[str, Relation, tuple[KeyNotice, ...]]]) -> Solved:
-        """What is told by buckets, each of its own keys; what it changes."""
-        standing = self.spread.standing
+    def take(self, messages: Iterable[tuple[str, Relation, tuple[KeyNotice, ...]]]) -> Solved:
+        """Apply messages of buckets, each about its own keys, and solve the changes."""
+        query = self.partitioning.query
         streams, changed = dict(self.state.streams), {}
         since: dict[str, dict[Key, int]] = {}
-        for stream, relation, told in news:
-            floor = self.state.watermark  # what is no longer held stays as it was said
+        for stream, relation, notices in messages:
+            floor = self.state.watermark  # results behind the watermark are final
             mine = since.setdefault(stream, {})
-            for one in told:  # of a key that is revised and then ended there are two
+            for one in notices:  # a key that is revised and then ended has two notices
                 mine[one.key] = min(max(one.since, floor), mine.get(one.key, FAR))
             ranges = self.ranges.setdefault(stream, {})
-            gone = {one.key for one in told if one.range is None or one.enters}
-            for one in told:
+            gone = {one.key for one in notices if one.range is None or one.enters}
+            for one in notices:
                 ranges.pop(one.key, None)
                 if one.range is not None:
                     ranges[one.key] = one.range
@@ -238,51 +240,51 @@ class PlaceSolver:
         for stream, keys in since.items():
             changed[stream] = np.array([key in keys for key in _keys(streams[stream])], bool)
         first = min((at for keys in since.values() for at in keys.values()), default=FAR)
-        found, solved, _ = standing.solve(streams, changed, first, self._home)
+        found, solved, _ = query.solve(streams, changed, first, self._home)
         touched, begins = self._since(self.state.results, since)
         before = self.state.results.select_groups(np.flatnonzero(touched))
         begins = begins[touched]
         _, new_begins = self._since(found, since)
         new = within_each(found, new_begins, np.full(found.groups, FAR))
         old = within_each(before, begins, np.full(before.groups, FAR))
-        changes = difference(selected(old, standing.output), selected(new, standing.output))
-        kept = [
+        changes = difference(selected(old, query.output), selected(new, query.output))
+        results = [
             self.state.results.select_groups(np.flatnonzero(~touched)),
             within_each(before, np.full(before.groups, -FAR), begins),
             new,
         ]
-        self.state = ContinuousQueryState(streams, Relation.concat(kept).merged(), self.state.watermark)
+        self.state = ContinuousQueryState(streams, Relation.concat(results).merged(), self.state.watermark)
         return Solved(changes, solved, new)
 
     def advance(self, watermark: int) -> None:
-        """Free what no result from the watermark on depends on."""
-        self.state = self.spread.standing.advance(self.state, watermark)
+        """Free segments and ranges that no result from the watermark on depends on."""
+        self.state = self.partitioning.query.advance(self.state, watermark)
         for stream, ranges in self.ranges.items():
             left = set(_keys(self.state.streams[stream]))
             self.ranges[stream] = {key: one for key, one in ranges.items() if key in left}
 
     def _home(self, left: Relation, right: Relation) -> PairHome:
         cells = []
-        for relation, (side, leaf, _) in zip((left, right), self.spread.sides(), strict=True):
+        for relation, (side, leaf, _) in zip((left, right), self.partitioning.sides(), strict=True):
             ranges = self.ranges[leaf.stream]
-            found = [ranges[key] for key in self.spread.keys_at(relation, leaf, side)]
+            found = [ranges[key] for key in self.partitioning.keys_at(relation, leaf, side)]
             cells.append(np.array(found, np.int64).reshape(-1, 4))
-        return PairHome(self.place, self.spread.places, *cells)
+        return PairHome(self.place, self.partitioning.places, *cells)
 
     def _since(self, results: Relation, since: Mapping[str, Mapping[Key, int]]) -> tuple[BoolArray, IntArray]:
-        """Which pairs have a key that changed, and from when on the first of the two did."""
+        """The mask of pairs with a changed key, and the instant of the first change of either key."""
         begin = np.full(results.groups, FAR)
-        for _, leaf, _ in self.spread.sides():
+        for _, leaf, _ in self.partitioning.sides():
             known = since.get(leaf.stream, {})
-            keys = self.spread.keys_at(results, leaf, self.spread.standing.plan)
+            keys = self.partitioning.keys_at(results, leaf, self.partitioning.query.plan)
             begin = np.minimum(begin, np.array([known.get(key, FAR) for key in keys], np.int64))
         return begin < FAR, begin
 
 
-def coalesced(parts: Iterable[tuple[pa.Table, int]], standing: ContinuousQuery) -> list[tuple[pa.Table, int]]:
-    """Changes of several places as if of one: what one takes back and another says is a replacement, or nothing.
+def coalesced(parts: Iterable[tuple[pa.Table, int]], query: ContinuousQuery) -> list[tuple[pa.Table, int]]:
+    """Merge the changes of several places: a retraction in one and an insertion in another become a replacement, or nothing.
 
-    Each with the newest time that was known there; what is of two places has the newer.
+    Each part carries the newest time of its place; merged changes carry the newest of all.
     """
     parts = list(parts)
     moved, rest = [], []
@@ -296,15 +298,15 @@ def coalesced(parts: Iterable[tuple[pa.Table, int]], standing: ContinuousQuery) 
     whole = pa.concat_tables(moved)
     kinds = whole.column("kind").to_numpy(zero_copy_only=False)
     old, new = (
-        Relation.from_table(whole.filter(pa.array(kinds == kind)).drop_columns(["kind"]), standing.output)
+        Relation.from_table(whole.filter(pa.array(kinds == kind)).drop_columns(["kind"]), query.output)
         for kind in ("-D", "+I")
     )
     changes = difference(old, new).table
     return [(changes, max(now for _, now in parts)), *rest]
 
 
-def _key_names(leaf: Scan, standing: ContinuousQuery) -> list[str]:
-    return [f"{leaf.alias}.{name}" for name in standing.columns[leaf.stream].key_names]
+def _key_names(leaf: Scan, query: ContinuousQuery) -> list[str]:
+    return [f"{leaf.alias}.{name}" for name in query.columns[leaf.stream].key_names]
 
 
 def _keys(relation: Relation) -> list[Key]:
@@ -312,15 +314,15 @@ def _keys(relation: Relation) -> list[Key]:
 
 
 def _starts(updates: Relation) -> list[tuple[Key, int]]:
-    """The keys of updates, and when the first of each begins."""
+    """The keys of updates, each with the start of its first update."""
     if not len(updates):
         return []
     starts = np.minimum.reduceat(begins(updates), updates.offsets[:-1]).tolist()
     return list(zip(_keys(updates), starts, strict=True))
 
 
-def _sinces(revised: KeyRevision | None) -> list[tuple[Key, int]]:
-    """Revised keys, and from when on each is another."""
+def _revised_starts(revised: KeyRevision | None) -> list[tuple[Key, int]]:
+    """Revised keys, each with the instant since which it changed."""
     if revised is None:
         return []
     keys = zip(*(column.to_pylist() for column in revised.keys), strict=True)

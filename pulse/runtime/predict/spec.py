@@ -1,6 +1,6 @@
-"""A query asked of streams of tuples to come (semantics 6): what is predicted, how tuples become models, and within which bounds.
+"""Specify a query on future tuples (semantics 6): what is predicted, how tuples become models, and within which bounds.
 
-It says nothing of what has come: that is a :class:`pulse.runtime.predict.engine.Prediction`.
+The specification holds no state of the stream; that is a :class:`pulse.runtime.predict.engine.Prediction`.
 """
 
 from __future__ import annotations
@@ -26,29 +26,27 @@ from pulse.validation.revisions.history import Retention
 DEFAULT_SPLIT = "restless"
 
 FIRST_SHARE = 0.25
-"""Of the query's own bound, what an input is held to before there are models to invert it through."""
+"""Share of the query's own bound for an input before models exist to invert it through."""
 
 
 class PredictorError(PulseError, ValueError):
-    """A query that cannot be asked of the future."""
+    """A query that cannot be predicted."""
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A bound query over streams of tuples. ``specs`` says per stream how tuples become models that reach ahead.
+    """A bound query over streams of tuples. ``specs`` define per stream how tuples become predictive models.
 
-    Made by :meth:`of`, which moves MODEL clauses on attributes that tuples carry from the query to the specs: there they are
-    validated. ``split`` shares out the bounds that the query states (ERROR WITHIN); without any, the specs' own hold.
+    Built by :meth:`of`, which moves MODEL clauses on attributes of the tuples from the query to the specs, where they are
+    validated. ``split`` shares the bounds that the query states (ERROR WITHIN); without any, the specs' own hold.
     """
 
     standing: ContinuousQuery
     specs: Mapping[str, PredictSpec]
     split: str = DEFAULT_SPLIT
     retentions: Mapping[str, Retention] = field(default_factory=dict)  # of streams that may be revised
-    hears: Mapping[str, AccentOptions] = field(
-        default_factory=dict
-    )  # how accents come, of streams that have any
-    alerting: bool = False  # whether it is to be told which tuples confirm what was predicted
+    hears: Mapping[str, AccentOptions] = field(default_factory=dict)  # of streams that have accents
+    alerting: bool = False  # whether to report the tuples that confirm predictions
     mode: Mode = "accumulate"  # whether operators may hold accents, or the job ends where they would
 
     @classmethod
@@ -60,12 +58,12 @@ class Predictor:
         split: str = DEFAULT_SPLIT,
         retentions: Mapping[str, Retention] | None = None,
     ) -> Predictor:
-        """From a query as it was parsed and bound, and specs without formulas."""
+        """Build a predictor from a parsed and bound query, and specs without formulas."""
         used = {scan.stream for scan in scans(query.plan)}
         missing = sorted(used - set(specs))
         if missing:
             raise PredictorError(
-                f"predict: nothing is said of the streams {', '.join(missing)}; add them to the job"
+                f"predict: the job does not define the streams {', '.join(missing)}; add them to it"
             )
         formulas = {stream: _formulas(query.plan, stream, specs[stream].schema) for stream in used}
         plan = nodes.transform(query.plan, lambda node: _without_formulas(node, formulas))
@@ -78,8 +76,8 @@ class Predictor:
             for stream in sorted(used)
         }
         columns = {stream: Columns.of(spec.schema) for stream, spec in chosen.items()}
-        standing = ContinuousQuery(replace(query, plan=plan), columns)
-        return cls(standing, chosen, split, resolved(retentions or {}, chosen, standing.radius))
+        continuous = ContinuousQuery(replace(query, plan=plan), columns)
+        return cls(continuous, chosen, split, resolved(retentions or {}, chosen, continuous.radius))
 
     @property
     def bounds(self) -> dict[str | None, ErrorBound]:
@@ -88,7 +86,7 @@ class Predictor:
 
 
 def _first_bounds(spec: PredictSpec, query: Query) -> tuple[ErrorBound | None, ...]:
-    """The stream's own bounds; where it has none, a share of what the query states."""
+    """The stream's own bounds; where it has none, a share of the query's."""
     stated = [bound for _, bound in query.errors if isinstance(bound, ErrorBound)]
     first = stated[0].scaled(FIRST_SHARE) if stated else None
     if first is None and any(bound is None for bound in spec.bounds):
@@ -100,7 +98,7 @@ def _first_bounds(spec: PredictSpec, query: Query) -> tuple[ErrorBound | None, .
 
 
 def _formulas(plan: Node, stream: str, schema: StreamSchema) -> dict[str, Expression]:
-    """The MODEL clauses on attributes that the stream's tuples carry, over plain names."""
+    """The MODEL clauses on attributes of the stream's tuples, over plain names."""
     found: dict[str, Expression] = {}
     for scan in scans(plan):
         if scan.stream != stream:

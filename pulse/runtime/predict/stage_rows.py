@@ -1,4 +1,4 @@
-"""What the stages of a prediction hand on, and out, inside Spark: rows of one form, whose channel says what their payload is."""
+"""Rows that the stages of a prediction exchange and emit inside Spark; their channel names the kind of payload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TALLIED = tuple(one.name for one in fields(Tally))
 ROWS = "place int, channel string, stream string, now long, payload binary, " + ", ".join(
     f"{name} long" for name in TALLIED
 )
-"""What stateful operators give: ``channel`` says what the payload is."""
+"""Schema of the stateful operators' output; ``channel`` names the kind of payload."""
 
 CHANGES, ASIDE, TALLY, UPDATES, BOUNDS = "changes", "aside", "tally", "updates", "bounds"
 ACCENTS, ENDING, SEEN = "accents", "ending", "seen"
@@ -34,13 +34,20 @@ def row(
     payload: bytes = b"",
     tally: Tally | None = None,
 ) -> dict[str, Any]:
-    """A row of :data:`ROWS`."""
-    said = asdict(tally or Tally())
-    return {"place": place, "channel": channel, "stream": stream, "now": now or 0, "payload": payload, **said}
+    """Build a row of :data:`ROWS`."""
+    figures = asdict(tally or Tally())
+    return {
+        "place": place,
+        "channel": channel,
+        "stream": stream,
+        "now": now or 0,
+        "payload": payload,
+        **figures,
+    }
 
 
-def emitted(place: int, emission: Emission, now: int | None) -> list[dict[str, Any]]:
-    """An emission as rows: changes, tuples set aside by stream, figures."""
+def emission_rows(place: int, emission: Emission, now: int | None) -> list[dict[str, Any]]:
+    """Encode an emission as rows: changes, rejected tuples by stream, counters."""
     rows = []
     if emission.changes.num_rows:
         rows.append(row(place, CHANGES, now=now, payload=packed_table(emission.changes)))
@@ -52,8 +59,8 @@ def emitted(place: int, emission: Emission, now: int | None) -> list[dict[str, A
     return rows
 
 
-def seen(place: int, predictor: Predictor, validators: Mapping[str, Validator]) -> list[dict[str, Any]]:
-    """The newest tuples of the keys of a place, where alerts wait for them."""
+def seen_rows(place: int, predictor: Predictor, validators: Mapping[str, Validator]) -> list[dict[str, Any]]:
+    """Encode the newest tuple of each key of a place, if alerts wait for them."""
     if not predictor.alerting:
         return []
     return [
@@ -62,7 +69,7 @@ def seen(place: int, predictor: Predictor, validators: Mapping[str, Validator]) 
     ]
 
 
-def ending(place: int, follower: Follower) -> list[dict[str, Any]]:
-    """Where the job ends, if it does: the driver sees whether all of it has come there."""
+def ending_rows(place: int, follower: Follower) -> list[dict[str, Any]]:
+    """Encode the job's end, if it has one; the driver checks whether all places have reached it."""
     found = follower.ending()
     return [] if found is None else [row(place, ENDING, payload=pack_state(forms.ENDING, found))]

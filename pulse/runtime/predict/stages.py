@@ -1,18 +1,18 @@
-"""Predictions inside Spark's workers: what is kept per bucket of keys, and what crosses between stages.
+"""Run predictions inside Spark's workers: the state per bucket of keys, and the exchange between stages.
 
-Tuples cross as parcels (Arrow's stream format, one binary for many tuples): what Spark groups, and hands to the stateful
-operators, is a few rows a bucket, and no tuple passes through pandas. A bucket holds many keys: validation works on arrays.
+Tuples travel as parcels (Arrow's stream format, one binary for many tuples): Spark groups a few rows per bucket for the stateful
+operators, and no tuple passes through pandas. A bucket holds many keys: validation works on arrays.
 
-Plans whose rows all lie by their stream's key run whole within a bucket (:class:`SingleStage`). For others the validators stay
-with the buckets (:class:`ValidateStage`) and their updates meet in one place
-(:class:`pulse.runtime.predict.solve_stage.SolveStage`), which says what bounds it allots; those come back with the next
-micro-batch (:mod:`pulse.runtime.predict.batch_store`), and until then the bounds before hold::
+Plans whose rows meet within a bucket run completely in it (:class:`SingleStage`). For others the validators run in the buckets
+(:class:`ValidateStage`) and their updates meet in one place (:class:`pulse.runtime.predict.solve_stage.SolveStage`), which allots
+bounds; these reach the validators with the next micro-batch (:mod:`pulse.runtime.predict.batch_store`), and until then the
+previous bounds hold::
 
-    tuples ──> Validating (bucket) ──updates──> Solving (one place) ──> changes
-                   ^                                 |
-                   └── bounds of the batch before <──┘
+    tuples ──> ValidateStage (bucket) ──updates──> SolveStage (one place) ──> changes
+                   ^                                     |
+                   └── bounds of the previous batch <────┘
 
-Pairs that come near meet in several places instead: :mod:`pulse.runtime.predict.pair_stages`.
+Proximity pairs meet in several places instead: :mod:`pulse.runtime.predict.pair_stages`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,16 @@ from pulse.runtime.predict.batch_store import kept_before
 from pulse.runtime.predict.engine import Prediction, Tally
 from pulse.runtime.predict.ingest import EVENT_TIME, LINES, arrived, packed_table
 from pulse.runtime.predict.spec import Predictor
-from pulse.runtime.predict.stage_rows import ACCENTS, ASIDE, TALLY, UPDATES, emitted, ending, row, seen
+from pulse.runtime.predict.stage_rows import (
+    ACCENTS,
+    ASIDE,
+    TALLY,
+    UPDATES,
+    emission_rows,
+    ending_rows,
+    row,
+    seen_rows,
+)
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.tuple_history import dropped, forget, histories_of, lapsed, packed, take
 from pulse.validation.online.validator import ValidationCounts, Validator
@@ -43,9 +52,9 @@ from pulse.validation.revisions.tuple_log import Chunk, TupleLog
 
 
 class Stage(StatefulProcessor):
-    """Keeps one object a place, as bytes; :meth:`work` takes it and the rows and gives it back with what comes out.
+    """A stateful operator with one state object per place, stored as bytes; :meth:`work` maps state and rows to state and output.
 
-    ``form`` is what those bytes hold: :meth:`to_data` and :meth:`of_data` leave out, and put back, what the job itself says.
+    ``form`` is the layout of the bytes: :meth:`to_data` and :meth:`of_data` remove and restore the parts that the job defines.
     """
 
     form: ClassVar[Form]
@@ -55,8 +64,8 @@ class Stage(StatefulProcessor):
 
     @property
     def times(self) -> dict[str, Any]:
-        """What the tuples of streams are sorted by if nothing else orders them: the time, at one time accents first. None where
-        revisions are among them."""
+        """The sort keys of streams whose source has no order: the time, with accents first at equal times; None for streams with
+        revisions."""
         found: dict[str, Any] = {name: spec.schema.time for name, spec in self.predictor.specs.items()}
         for name, one in self.predictor.hears.items():
             found[LINES + name] = None
@@ -65,63 +74,65 @@ class Stage(StatefulProcessor):
         found |= {name: None for name, one in self.predictor.retentions.items() if one.kind is not None}
         return found | {EVENT_TIME: None}
 
-    def hear(
+    def decode(
         self, place: int, rows: Iterator[pd.DataFrame], state: Any, now: int | None
     ) -> tuple[Follower, DecodedBatch, int | None]:
-        """The tuples that arrived, what is known of accents, and the newest event time, which was ``now``; ``state`` is what a
-        follower kept."""
+        """Decode the rows of a batch: the follower, the decoded batch and the newest event time.
+
+        ``state`` is the follower's snapshot and ``now`` the event time before the batch.
+        """
         follower = Follower(self.predictor, *(state or ()))
         came = arrived(rows, self.times)
-        told = [] if now is None else [now]
-        told += came.pop(EVENT_TIME).column("now").to_pylist() if EVENT_TIME in came else []
+        times = [] if now is None else [now]
+        times += came.pop(EVENT_TIME).column("now").to_pylist() if EVENT_TIME in came else []
         tuples = {name: table for name, table in came.items() if not name.startswith(LINES)}
         lines = {
             name.removeprefix(LINES): table.column("line").to_pylist()
             for name, table in came.items()
             if name.startswith(LINES)
         }
-        heard = follower.hear(tuples, lines).told_by(place)
-        return follower, heard, newest(heard.came, self.predictor, max(told, default=None))
+        decoded = follower.hear(tuples, lines).for_place(place)
+        return follower, decoded, newest(decoded.came, self.predictor, max(times, default=None))
 
     def init(self, handle: Any) -> None:
-        """Open the state; tuples that may be revised lie beside it, so that a batch writes only what is new of them."""
-        self._kept = handle.getValueState("kept", "payload binary")
+        """Open the state; retained tuples are in a separate map, so that a batch writes only new ones."""
+        self._saved = handle.getValueState("kept", "payload binary")
         if self.predictor.retentions:
             self._logs = handle.getMapState("log", "stream string, number long", "payload binary")
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        """Spark's call: the rows of one place in one micro-batch."""
-        kept = self.unpack(bytes(self._kept.get()[0])) if self._kept.exists() else None
-        for stream, history in self.histories(kept).items():
+        """Process the rows of one place in one micro-batch; called by Spark."""
+        saved = self.unpack(bytes(self._saved.get()[0])) if self._saved.exists() else None
+        for stream, history in self.histories(saved).items():
             history.log.shelf = self._shelf(stream, history.log)
-        kept, out = self.work(int(key[0]), kept, rows)
-        for stream, history in self.histories(kept).items():
+        saved, out = self.work(int(key[0]), saved, rows)
+        for stream, history in self.histories(saved).items():
             new, gone = history.log.put_away()
             for number, chunk in new.items():
                 self._logs.updateValue((stream, number), (pack_state(forms.CHUNK, chunk.kept),))
             for number in gone:
                 self._logs.removeKey((stream, number))
-        if kept is not None:
-            self._kept.update((self.pack(kept),))
+        if saved is not None:
+            self._saved.update((self.pack(saved),))
         if out:
             yield pd.DataFrame(out)
 
-    def pack(self, kept: Any) -> bytes:
-        """What is kept, as bytes."""
-        return pack_state(self.form, self.to_data(kept))
+    def pack(self, saved: Any) -> bytes:
+        """Encode the state as bytes."""
+        return pack_state(self.form, self.to_data(saved))
 
     def unpack(self, data: bytes) -> Any:
-        """What :meth:`pack` packed, checked against the job."""
+        """Decode the bytes of :meth:`pack`, checked against the job."""
         return self.of_data(unpack_state(self.form, data))
 
-    def to_data(self, kept: Any) -> Any:
-        """What is kept, without what the job says."""
-        return kept
+    def to_data(self, saved: Any) -> Any:
+        """The state without the parts that the job defines."""
+        return saved
 
     def of_data(self, data: Any) -> Any:
-        """What is kept, with what the job says."""
+        """The state completed by the job."""
         return data
 
     def _shelf(self, stream: str, log: TupleLog) -> Callable[[int], Chunk]:
@@ -134,57 +145,57 @@ class Stage(StatefulProcessor):
 
         return chunk
 
-    def histories(self, kept: Any) -> dict[str, History]:
-        """The histories in what is kept, by stream."""
+    def histories(self, saved: Any) -> dict[str, History]:
+        """The histories in the state, by stream."""
         return {}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
-    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
-        """What becomes of the rows."""
+    def work(self, place: int, saved: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+        """Process rows; return the new state and the output rows."""
         raise NotImplementedError
 
     def watermark(self, now: int) -> int:
-        """Before which nothing is expected any more."""
+        """The instant before which no tuple is expected."""
         return now - self.lateness
 
 
 class SingleStage(Stage):
-    """All of a prediction, for the keys of a bucket."""
+    """Runs a complete prediction for the keys of a bucket."""
 
     form = forms.PREDICTING
 
-    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+    def work(self, place: int, saved: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Push the bucket's tuples."""
-        prediction, accents = (Prediction(self.predictor), None) if kept is None else kept
-        follower, heard, now = self.hear(place, rows, accents, prediction.now)
+        prediction, accents = (Prediction(self.predictor), None) if saved is None else saved
+        follower, decoded, now = self.decode(place, rows, accents, prediction.now)
         watermark = None if now is None else follower.watermark(now, self.lateness)
-        emission = follow(prediction, follower, heard, watermark)
+        emission = follow(prediction, follower, decoded, watermark)
         prediction.now = now
         if watermark is not None:
-            prediction.advance(watermark, heard.drops)
-        known = seen(place, self.predictor, prediction.validators)
+            prediction.advance(watermark, decoded.drops)
+        known = seen_rows(place, self.predictor, prediction.validators)
         follower.settle(now, watermark, prediction.validators)
-        out = emitted(place, emission, prediction.now) + ending(place, follower) + known
-        return (prediction, follower.kept), out
+        out = emission_rows(place, emission, prediction.now) + ending_rows(place, follower) + known
+        return (prediction, follower.snapshot), out
 
-    def histories(self, kept: Any) -> dict[str, History]:
-        """The prediction's."""
-        return {} if kept is None else dict(kept[0].histories)
+    def histories(self, saved: Any) -> dict[str, History]:
+        """The prediction's histories."""
+        return {} if saved is None else dict(saved[0].histories)
 
-    def to_data(self, kept: Any) -> Any:
-        """The prediction's."""
-        return forms.kept_prediction(kept[0]), kept[1]
+    def to_data(self, saved: Any) -> Any:
+        """The prediction's state and the accent snapshot."""
+        return forms.kept_prediction(saved[0]), saved[1]
 
     def of_data(self, data: Any) -> Any:
-        """The same back."""
+        """Restore the prediction, checked against the job."""
         forms.check_accents(self.predictor, data[1])
         return forms.recalled_prediction(self.predictor, data[0]), data[1]
 
 
 class ValidateStage(Stage):
-    """The validators of a bucket: updates go on to :class:`Solving`, all else comes out as it is."""
+    """Validates the tuples of a bucket; updates go to the next stage, all other rows are output."""
 
     form = forms.VALIDATING
 
@@ -192,29 +203,29 @@ class ValidateStage(Stage):
         super().__init__(predictor, lateness)
         self.bounds = bounds
 
-    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+    def work(self, place: int, saved: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Validate the bucket's tuples."""
-        kept, taken, out = self.validated(place, kept, rows)
-        validators, now, *_ = kept
+        saved, taken, out = self.validated(place, saved, rows)
+        validators, now, *_ = saved
         for stream, one in taken.items():
             parcel = ExchangeBatch(0, place, one.updates).pack()
-            said = (place, parcel, self._rates(validators[stream]), packed(one.revised))
-            out.append(row(0, UPDATES, stream=stream, now=now, payload=pack_state(forms.UPDATES, said)))
-        return kept, out
+            message = (place, parcel, self._rates(validators[stream]), packed(one.revised))
+            out.append(row(0, UPDATES, stream=stream, now=now, payload=pack_state(forms.UPDATES, message)))
+        return saved, out
 
-    def histories(self, kept: Any) -> dict[str, History]:
-        """With the validators."""
-        return {} if kept is None else dict(kept[3])
+    def histories(self, saved: Any) -> dict[str, History]:
+        """The histories beside the validators."""
+        return {} if saved is None else dict(saved[3])
 
-    def to_data(self, kept: Any) -> Any:
-        """What the validators and histories know."""
-        validators, now, bound, histories, accents = kept
+    def to_data(self, saved: Any) -> Any:
+        """The state of validators and histories."""
+        validators, now, bound, histories, accents = saved
         return forms.KeptValidators(
             forms.kept_validators(validators), now, bound, forms.kept_histories(histories), accents
         )
 
     def of_data(self, data: Any) -> Any:
-        """The same back."""
+        """Restore validators and histories, checked against the job."""
         validators, now, bound, histories, accents = data
         forms.check_accents(self.predictor, accents)
         return (
@@ -226,11 +237,11 @@ class ValidateStage(Stage):
         )
 
     def validated(
-        self, place: int, kept: Any, rows: Iterator[pd.DataFrame]
+        self, place: int, saved: Any, rows: Iterator[pd.DataFrame]
     ) -> tuple[Any, dict[str, AcceptedTuples], list[dict[str, Any]]]:
-        """What is kept of the bucket's validators, what they made of tuples, and rows with all else, the figures among them."""
+        """Validate the bucket's tuples; return the new state, the accepted tuples by stream, and all other output rows."""
         specs = self.predictor.specs
-        validators, now, bound, histories, accents = kept or (
+        validators, now, bound, histories, accents = saved or (
             {name: Validator(spec) for name, spec in specs.items()},
             None,
             -1,
@@ -238,50 +249,50 @@ class ValidateStage(Stage):
             None,
         )
         bound = self._take_bounds(validators, bound)
-        follower, heard, now = self.hear(place, rows, accents, now)
+        follower, decoded, now = self.decode(place, rows, accents, now)
         watermark = None if now is None else follower.watermark(now, self.lateness)
-        taken = take(validators, histories, heard.tables, heard.drops)
-        taken = dropped(validators, histories, taken, heard.drops, watermark)
+        taken = take(validators, histories, decoded.tables, decoded.drops)
+        taken = dropped(validators, histories, taken, decoded.drops, watermark)
         taken = lapsed(self.predictor, validators, histories, taken, watermark)
-        taken = rounded(taken, heard.shifts)
-        counts, tally = ValidationCounts(), Tally(accents=heard.count)
-        out = self._told(place, follower, heard, now)
-        tally.aside += sum(one.num_rows for one in heard.all_aside().values())
-        refused = sum(one.num_rows for one in heard.refused.values())
+        taken = rounded(taken, decoded.shifts)
+        counts, tally = ValidationCounts(), Tally(accents=decoded.count)
+        out = self._accent_rows(place, follower, decoded, now)
+        tally.aside += sum(one.num_rows for one in decoded.all_aside().values())
+        refused = sum(one.num_rows for one in decoded.refused.values())
         for stream, one in taken.items():
             counts.add(one.counts)
             tally.revisions, tally.absorbed = tally.revisions + one.revisions, tally.absorbed + one.absorbed
             if one.aside is not None and one.aside.num_rows:
                 tally.aside += one.aside.num_rows
-                told = packed_table(follower.told(stream, one.aside, heard))
-                out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=told))
+                rejects = packed_table(follower.as_recorded(stream, one.aside, decoded))
+                out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=rejects))
         if watermark is not None:
-            forget(self.predictor, validators, histories, watermark, heard.drops)
-        known = seen(1 + place, self.predictor, validators)
+            forget(self.predictor, validators, histories, watermark, decoded.drops)
+        known = seen_rows(1 + place, self.predictor, validators)
         follower.settle(now, watermark, validators)
         tally.tuples, tally.validated, tally.violations = counts.tuples, counts.validated, counts.violated
         tally.tuples += refused
         tally.changed = counts.changed
         out.append(row(1 + place, TALLY, now=now, tally=tally))
         out += known
-        return (validators, now, bound, histories, follower.kept), taken, out
+        return (validators, now, bound, histories, follower.snapshot), taken, out
 
-    def _told(
-        self, place: int, follower: Follower, heard: DecodedBatch, now: int | None
+    def _accent_rows(
+        self, place: int, follower: Follower, decoded: DecodedBatch, now: int | None
     ) -> list[dict[str, Any]]:
-        """What this place says of accents, also to the places of the next stage if it is the first."""
+        """Rows of rejected accents and the job's end; place 0 also sends new accents to all places of the next stage."""
         out = [
             row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(table))
-            for stream, table in heard.all_aside().items()
+            for stream, table in decoded.all_aside().items()
         ]
-        if heard.count:
-            told = pack_state(forms.ACCENTS, follower.state)
-            out += [row(to, ACCENTS, now=now, payload=told) for to in range(self.next_places)]
-        return out + ending(1 + place, follower)
+        if decoded.count:
+            snapshot = pack_state(forms.ACCENTS, follower.state)
+            out += [row(to, ACCENTS, now=now, payload=snapshot) for to in range(self.next_places)]
+        return out + ending_rows(1 + place, follower)
 
     @property
     def next_places(self) -> int:
-        """How many places the next stage has."""
+        """The number of places of the next stage."""
         return 1
 
     def _take_bounds(self, validators: Mapping[str, Validator], bound: int) -> int:
@@ -296,7 +307,7 @@ class ValidateStage(Stage):
         return found[0]
 
     def _rates(self, validator: Validator) -> forms.Rates | None:
-        """How restless the bucket's keys are, where anyone asks."""
+        """The volatility of the bucket's keys, if the query states bounds."""
         return (validator.keys, validator.restlessness()) if self.predictor.bounds else None
 
 

@@ -1,8 +1,8 @@
-"""The classes whose objects a job's state may hold, by name and version, and what must fit together in each.
+"""Register the classes that a job's state may hold, by name and version, with consistency checks.
 
-State is read back as objects of these and of nothing else (:mod:`pulse.core.encoding.codec`). What they are made of is taken from
-their annotations, so a field that is added is kept without more; state from before it is then another version's, and refused. A
-class whose fields stay and come to mean something else gets another version here.
+State is decoded to objects of these classes only (:mod:`pulse.core.encoding.codec`). Their fields are taken from annotations, so
+a new field is stored automatically; older state then has another layout and is refused. A class whose fields change their
+meaning gets a new version here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CERTAINTIES = 4
 
 
 def check_relation(one: Relation) -> None:
-    """That arrays have as many rows as each other, and offsets that lie within them: kernels do not look."""
+    """Check that arrays have equal lengths and offsets lie within them: kernels do not check."""
     columns, rows, groups = one.columns, len(one.ref), len(one.offsets) - 1
     sizes: list[Any] = [one.ref, one.lo, one.hi, one.certainty, *one.err.values(), *one.drift.values()]
     if groups < 0 or any(array.shape != (rows,) for array in sizes) or one.offsets.ndim != 1:
@@ -70,7 +70,7 @@ def check_relation(one: Relation) -> None:
 
 
 def check_lineage(one: Lineage) -> None:
-    """That offsets and entries lie within what they refer to."""
+    """Check that offsets and entries lie within the arrays they refer to."""
     offsets, entries = one.offsets, one.entries
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(entries) or (np.diff(offsets) < 0).any():
         raise ValueError("expected offsets of causes")
@@ -79,7 +79,7 @@ def check_lineage(one: Lineage) -> None:
 
 
 def check_values(one: ValueSet) -> None:
-    """That a set is of one kind: cuts ascend, members are of the kind."""
+    """Check that a set has one kind: cuts ascend, and members are of that kind."""
     kinds = {"string": str, "boolean": bool}
     if one.cuts and (
         one.kind != "number" or any(a >= b for a, b in zip(one.cuts, one.cuts[1:], strict=False))
@@ -92,7 +92,7 @@ def check_values(one: ValueSet) -> None:
 
 
 def check_description(one: Description) -> None:
-    """That every box has its attributes in order, each once."""
+    """Check that every box has its attributes in order, each once."""
     for box in one.boxes:
         names = [name for name, _ in box]
         if names != sorted(set(names)):
@@ -100,12 +100,12 @@ def check_description(one: Description) -> None:
 
 
 def check_domain(one: Domain) -> None:
-    """The same of promises."""
+    """Check the description of a domain."""
     check_description(one.description)
 
 
 def check_validator(one: ValidatorState) -> None:
-    """That numbers are of the keys that are named; the rest depends on the stream, and is looked at by its validator."""
+    """Check that the arrays have a row per key; the stream's validator checks the rest."""
     if not len(one.ids) == len(one.whole) == len(one.real):
         raise ValueError(f"expected numbers of {len(one.ids)} keys")
 
@@ -115,10 +115,10 @@ def _alter_data(attribute: str, alpha: Affine, weight: str) -> AlterData:
 
 
 REGISTRY = (
-    Registered("columns", Columns, without=("plane",)),  # of a stored stream alone, which the query has
+    Registered("columns", Columns, without=("plane",)),  # of stored streams only, given by the query
     Registered("relation", Relation, check=check_relation),
     Registered("lineage", Lineage, check=check_lineage),
-    Registered("standing", ContinuousQueryState),
+    Registered("continuous query", ContinuousQueryState),
     Registered("allotment", Allotment),
     Registered("validator", ValidatorState, check=check_validator),
     Registered("history", KeptHistory),
@@ -126,8 +126,8 @@ REGISTRY = (
     Registered("chunk", KeptChunk),
     Registered("shelved", Shelved),
     Registered("tally", Tally),
-    Registered("whereabouts", CellRegistry),
-    Registered("told", KeyNotice),
+    Registered("cell registry", CellRegistry),
+    Registered("key notice", KeyNotice),
     Registered("alerts", Alerts),
     Registered("condition", Condition),
     Registered("affine", Affine, shared=True),
@@ -144,11 +144,11 @@ REGISTRY = (
     Registered("units", Units),
     Registered("side", Side),
     Registered("existence", Existence),
-    Registered("turns", CompactedMaps),
-    Registered("raw turns", TupleMaps),
-    Registered("listening", AccentState, without=("undoing",)),
+    Registered("compacted maps", CompactedMaps),
+    Registered("tuple maps", TupleMaps),
+    Registered("accent state", AccentState, without=("to_base",)),
     Registered("known", Known),
     Registered("ending", Ending),
-    Registered("through", AccentPropagation),
+    Registered("propagation", AccentPropagation),
     Registered("accents", AccentSnapshot),
 )

@@ -1,6 +1,6 @@
-"""What a job keeps and what its stages hand on, as forms of data; and predictions made again of it, checked against their job.
+"""Layouts of a job's state and of the messages between its stages; restores predictions, checked against their job.
 
-What a predictor says (specs, plans, columns) is not kept: state is looked at against it when it is read.
+The predictor (specs, plans, columns) is not stored: state is checked against it on reading.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from pulse.validation.revisions.history import History, KeptHistory
 from pulse.validation.revisions.tuple_log import KeptChunk
 
 Rates = tuple[tuple[pa.Array, ...], Mapping[str, FloatArray]]
-"""Keys, and how restless each is, by attribute."""
+"""Keys, and the volatility of each by attribute."""
 
 
 class KeptPrediction(NamedTuple):
-    """A prediction as data, without what its predictor says."""
+    """A prediction as data, without its predictor."""
 
     validators: dict[str, ValidatorState]
     state: ContinuousQueryState
@@ -44,13 +44,13 @@ class KeptPrediction(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """All that a job in process keeps: the number of the next batch, the files of those before, and what it knows."""
+    """The state of a local job: the number of the next batch, the files of earlier ones, the prediction and the accents."""
 
     batch: int
     seen: dict[str, list[str]]
     prediction: KeptPrediction
-    accents: AccentSnapshot | None  # what was heard of them
-    read: dict[str, int]  # how far logs beside the streams were
+    accents: AccentSnapshot | None
+    read: dict[str, int]  # positions reached in accent logs
 
 
 class KeptValidators(NamedTuple):
@@ -97,17 +97,17 @@ ALERTS = form_of("alerts", Alerts, _ALL)
 
 
 def kept_validators(validators: Mapping[str, Validator]) -> dict[str, ValidatorState]:
-    """What validators know, by stream."""
+    """The state of validators, by stream."""
     return {stream: one.state for stream, one in validators.items()}
 
 
 def kept_histories(histories: Mapping[str, History]) -> dict[str, KeptHistory]:
-    """What histories know, by stream."""
+    """The state of histories, by stream."""
     return {stream: one.kept for stream, one in histories.items()}
 
 
 def kept_prediction(prediction: Prediction) -> KeptPrediction:
-    """What a prediction knows."""
+    """The state of a prediction."""
     assert prediction.state is not None
     return KeptPrediction(
         kept_validators(prediction.validators),
@@ -119,89 +119,89 @@ def kept_prediction(prediction: Prediction) -> KeptPrediction:
     )
 
 
-def recalled_validators(predictor: Predictor, kept: Mapping[str, ValidatorState]) -> dict[str, Validator]:
-    """Validators that go on from what was known."""
-    check_streams(kept, predictor.specs, "validators")
+def recalled_validators(predictor: Predictor, saved: Mapping[str, ValidatorState]) -> dict[str, Validator]:
+    """Restore validators from saved state."""
+    check_streams(saved, predictor.specs, "validators")
     found = {stream: Validator(spec) for stream, spec in predictor.specs.items()}
     for stream, one in found.items():
         try:
-            one.recall(kept[stream])
+            one.recall(saved[stream])
         except (ValueError, TypeError, OverflowError, pa.ArrowException) as e:
-            raise refused(f"validators.{stream}", "what this job's validator knows", str(e)) from e
+            raise refused(f"validators.{stream}", "state of this job's validator", str(e)) from e
     return found
 
 
-def recalled_histories(predictor: Predictor, kept: Mapping[str, KeptHistory]) -> dict[str, History]:
-    """Histories that go on from what was known."""
-    check_streams(kept, predictor.retentions, "histories")
+def recalled_histories(predictor: Predictor, saved: Mapping[str, KeptHistory]) -> dict[str, History]:
+    """Restore histories from saved state."""
+    check_streams(saved, predictor.retentions, "histories")
     found = histories_of(predictor)
     for stream, one in found.items():
         try:
-            one.recall(kept[stream])
+            one.recall(saved[stream])
         except (ValueError, TypeError, OverflowError, pa.ArrowException) as e:
-            raise refused(f"histories.{stream}", "what this job's history holds", str(e)) from e
+            raise refused(f"histories.{stream}", "state of this job's history", str(e)) from e
     return found
 
 
-def recalled_prediction(predictor: Predictor, kept: KeptPrediction) -> Prediction:
-    """A prediction that goes on from what was known."""
-    check_standing(predictor, kept.state)
-    check_allotted(predictor, kept.allotted)
+def recalled_prediction(predictor: Predictor, saved: KeptPrediction) -> Prediction:
+    """Restore a prediction from saved state."""
+    check_query_state(predictor, saved.state)
+    check_allotted(predictor, saved.allotted)
     return Prediction(
         predictor,
-        recalled_validators(predictor, kept.validators),
-        kept.state,
-        dict(kept.allotted),
-        kept.tally,
-        kept.now,
-        recalled_histories(predictor, kept.histories),
+        recalled_validators(predictor, saved.validators),
+        saved.state,
+        dict(saved.allotted),
+        saved.tally,
+        saved.now,
+        recalled_histories(predictor, saved.histories),
     )
 
 
-def check_standing(predictor: Predictor, state: ContinuousQueryState) -> None:
-    """That segments and results have the columns that the job's query has."""
-    standing = predictor.standing
-    check_streams(state.streams, standing.columns, "streams")
-    every = [(name, state.streams[name], columns) for name, columns in standing.columns.items()]
-    for name, relation, columns in [*every, ("results", state.results, standing.plan.columns)]:
+def check_query_state(predictor: Predictor, state: ContinuousQueryState) -> None:
+    """Check that segments and results have the columns of the job's query."""
+    query = predictor.standing
+    check_streams(state.streams, query.columns, "streams")
+    every = [(name, state.streams[name], columns) for name, columns in query.columns.items()]
+    for name, relation, columns in [*every, ("results", state.results, query.plan.columns)]:
         if relation.columns != columns:
             raise refused(name, f"segments of {', '.join(columns.names)}", ", ".join(relation.columns.names))
 
 
 def check_allotted(predictor: Predictor, allotted: Mapping[str, Allotment]) -> None:
-    """That bounds are of the job's streams and of keys of their types."""
+    """Check that bounds are of the job's streams and that keys have their types."""
     for stream, one in allotted.items():
         if stream not in predictor.specs or one.stream != stream:
             raise refused("bounds", f"bounds of {', '.join(predictor.specs)}", stream)
         if [key.type for key in one.keys] != [type_ for _, type_ in predictor.specs[stream].schema.key]:
-            raise refused("bounds", f"bounds of keys of stream {stream}", "of others")
+            raise refused("bounds", f"bounds of keys of stream {stream}", "keys of other types")
 
 
 def check_rates(predictor: Predictor, rates: Mapping[tuple[str, int], Rates]) -> None:
-    """That how restless keys are is said of the job's streams, of as many keys as there are."""
+    """Check that volatilities are of the job's streams, one per key and attribute."""
     for (stream, _), (keys, found) in rates.items():
         if stream not in predictor.specs:
             raise refused("rates", f"those of {', '.join(predictor.specs)}", stream)
         schema = predictor.specs[stream].schema
         if [key.type for key in keys] != [type_ for _, type_ in schema.key]:
-            raise refused("rates", f"those of keys of stream {stream}", "of others")
+            raise refused("rates", f"those of keys of stream {stream}", "keys of other types")
         sizes = {len(one) for one in keys} | {one.size for one in found.values()}
         if set(found) != {*schema.modelled_names, PACE} or len(sizes) > 1:
             raise refused("rates", f"one of each key and attribute of stream {stream}", ", ".join(found))
 
 
-def check_accents(predictor: Predictor, kept: AccentSnapshot | None) -> None:
-    """That what is known of accents is of the streams that have any."""
-    if (kept is None) != (not predictor.hears):
+def check_accents(predictor: Predictor, saved: AccentSnapshot | None) -> None:
+    """Check that accent state exists for just the streams with accents."""
+    if (saved is None) != (not predictor.hears):
         raise StateEncodingError(
-            "kept state: expected what was heard of accents if the job follows any, and only then; start the job on a new "
-            "checkpoint with a new sink"
+            "kept state: expected accent state if and only if the job follows accents; start the job on a new checkpoint with "
+            "a new sink"
         )
-    if kept is not None:
-        check_streams(kept.streams, predictor.hears, "accents")
+    if saved is not None:
+        check_streams(saved.streams, predictor.hears, "accents")
 
 
-def check_streams(kept: Mapping[str, object], expected: Mapping[str, object], at: str) -> None:
-    """That something is kept of just these streams."""
-    if set(kept) != set(expected):
-        raise refused(at, f"those of {', '.join(expected) or 'no stream'}", ", ".join(kept))
+def check_streams(saved: Mapping[str, object], expected: Mapping[str, object], at: str) -> None:
+    """Check that state exists for just these streams."""
+    if set(saved) != set(expected):
+        raise refused(at, f"those of {', '.join(expected) or 'no stream'}", ", ".join(saved))

@@ -1,12 +1,12 @@
-"""Revisions in a prediction (semantics 7): streams whose tuples may be corrected keep a history beside their validators.
+"""Handle revisions in a prediction (semantics 7): streams with revisions keep a history beside their validators.
 
 ::
 
-    tuples, revisions ──history and validator──> updates, revised segments ──standing query──> changes of results
+    tuples, revisions ──history and validator──> updates, revised segments ──continuous query──> changes of results
 
-A history reaches back behind the watermark by what the job asks for, or by the query's radius. Results are held as far back as
-the longest history, and inputs as far as these depend on; what is older stays as it was said. A stream without a history is
-validated as ever.
+A history extends behind the watermark by the job's retention, or by the query's radius. Results are held as far back as the
+longest history, and inputs as far as these results depend on; older results are final. A stream without a history is validated
+as usual.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 class RevisionsError(PulseError, ValueError):
-    """A history that cannot be kept."""
+    """A retention for a stream that the query does not read."""
 
 
 def resolved(
     retentions: Mapping[str, Retention], specs: Mapping[str, PredictSpec], radius: int
 ) -> dict[str, Retention]:
-    """Retentions of streams that the query reads; those that go by the radius are given it."""
+    """Check that the query reads the streams of retentions, and give those without a span the query's radius."""
     for stream in retentions:
         if stream not in specs:
             raise RevisionsError(
@@ -54,7 +54,7 @@ def resolved(
 
 
 def histories_of(predictor: Predictor) -> dict[str, History]:
-    """A history for each stream that may be revised."""
+    """Create a history for each stream that may be revised."""
     return {
         stream: History(predictor.specs[stream], retention)
         for stream, retention in predictor.retentions.items()
@@ -62,18 +62,20 @@ def histories_of(predictor: Predictor) -> dict[str, History]:
 
 
 def kept_behind(predictor: Predictor) -> int:
-    """How far behind the watermark results may still be revised, in microseconds."""
+    """The distance behind the watermark at which results may still be revised, in microseconds."""
     return max((one.span or 0 for one in predictor.retentions.values()), default=0)
 
 
 def anchored_behind(predictor: Predictor) -> int:
-    """How far behind the watermark tuples of a history may not have passed into its anchor yet, in microseconds."""
+    """The distance behind the watermark at which tuples of a history may still be before its anchor, in microseconds."""
     return max((one.span + one.span // STEPS for one in predictor.retentions.values() if one.span), default=0)
 
 
 def reach_back(predictor: Predictor) -> int:
-    """How far behind the watermark updates may begin, where it is not known how far keys lag: the next tuple of a key may tell of
-    all times since its newest, which a model that is still known was in force at."""
+    """The distance behind the watermark at which updates may start if the lag of keys is unknown, in microseconds.
+
+    The next tuple of a key may change all times since its newest tuple, at which a model that is still held was in force.
+    """
     longest = max((one.horizon for one in predictor.specs.values()), default=0)
     return kept_behind(predictor) + predictor.standing.radius + longest
 
@@ -84,7 +86,7 @@ def take(
     tuples: Mapping[str, pa.Table | pa.RecordBatch],
     drops: Mapping[str, Drops] | None = None,
 ) -> dict[str, AcceptedTuples]:
-    """Push tuples and revisions, by stream; ``drops`` of streams whose attributes come and go."""
+    """Push tuples and revisions to validators and histories, by stream; models end at ``drops`` of attributes."""
     taken = {}
     for stream, table in tuples.items():
         if stream in histories:
@@ -105,7 +107,7 @@ def dropped(
     drops: Mapping[str, Drops],
     watermark: int | None,
 ) -> dict[str, AcceptedTuples]:
-    """What was taken, and models that end where accents drop an attribute."""
+    """End models where accents drop an attribute; add these updates to the accepted ones."""
     found = dict(taken)
     for stream, one in drops.items():
         if len(gone := ceased(validators[stream], one, watermark)):
@@ -123,7 +125,7 @@ def lapsed(
     taken: Mapping[str, AcceptedTuples],
     watermark: int | None,
 ) -> dict[str, AcceptedTuples]:
-    """What was taken, and what no tuple has confirmed by the watermark taken back."""
+    """Retract predictions that no tuple has confirmed by the watermark; add these updates to the accepted ones."""
     found = dict(taken)
     if watermark is None:
         return found
@@ -139,13 +141,13 @@ def lapsed(
 
 
 def _forgotten(predictor: Predictor, revised: bool, watermark: int) -> int:
-    """Since when a key that is over was not seen: it must have no segment left that could be solved again."""
+    """The instant since which an ended key must be silent to be freed: no segment of it may be solved again."""
     oldest = watermark - predictor.standing.radius
     return oldest - kept_behind(predictor) - 2 * GRACE if revised else oldest
 
 
 def updates_of(taken: Mapping[str, AcceptedTuples]) -> dict[str, Relation]:
-    """All segments that are new, by stream: those of revised keys as well."""
+    """All new segments by stream, including those of revised keys."""
     return {
         stream: one.updates
         if one.revised is None
@@ -155,12 +157,12 @@ def updates_of(taken: Mapping[str, AcceptedTuples]) -> dict[str, Relation]:
 
 
 def solve(
-    standing: ContinuousQuery, state: ContinuousQueryState, taken: Mapping[str, AcceptedTuples]
+    query: ContinuousQuery, state: ContinuousQueryState, taken: Mapping[str, AcceptedTuples]
 ) -> tuple[ContinuousQueryState, Solved]:
-    """What the standing query makes of what was taken."""
+    """Solve the continuous query for accepted updates and revisions."""
     updates = {stream: one.updates for stream, one in taken.items()}
     revised = {stream: one.revised for stream, one in taken.items() if one.revised is not None}
-    return standing.revise(state, revised, updates) if revised else standing.update(state, updates)
+    return query.revise(state, revised, updates) if revised else query.update(state, updates)
 
 
 def forget(
@@ -170,8 +172,8 @@ def forget(
     watermark: int,
     drops: Mapping[str, Drops] | None = None,
 ) -> None:
-    """Free what nothing depends on any more, now that nothing before the watermark comes but revisions; models of histories
-    end at ``drops`` of attributes, by stream."""
+    """Free state that no later tuple or revision needs, given the watermark; models of histories end at ``drops`` of attributes,
+    by stream."""
     for stream, validator in validators.items():
         oldest = _forgotten(predictor, stream in histories, watermark)
         if stream in histories:
@@ -182,11 +184,11 @@ def forget(
 # -- between stages -------------------------------------------------------------------------------------------
 
 Packed = tuple[bytes, tuple[pa.Array, ...], IntArray, IntArray, IntArray]
-"""Revised segments as bytes, keys, and when they begin to be others and end."""
+"""Revised segments as bytes, keys, and per key the start of its segments and of its change, and the end of that."""
 
 
 def packed(revised: KeyRevision | None) -> Packed | None:
-    """Revised segments for another stage."""
+    """Encode revised segments for another stage."""
     if revised is None:
         return None
     return (
@@ -198,12 +200,12 @@ def packed(revised: KeyRevision | None) -> Packed | None:
     )
 
 
-def unpacked(parts: list[Packed | None], standing: ContinuousQuery, stream: str) -> KeyRevision | None:
-    """What several buckets, each of its own keys, packed."""
+def unpacked(parts: list[Packed | None], query: ContinuousQuery, stream: str) -> KeyRevision | None:
+    """Decode the revised segments of several buckets, each with its own keys."""
     some = [one for one in parts if one is not None]
     if not some:
         return None
-    columns = standing.columns[stream]
+    columns = query.columns[stream]
     return KeyRevision(
         keys=tuple(pa.concat_arrays([one[1][i] for one in some]) for i in range(len(some[0][1]))),
         start=np.concatenate([one[2] for one in some]),

@@ -1,18 +1,18 @@
-"""Keys of which nothing is known any more, where keys meet (semantics 6.1, 6.2): what an aggregate over keys may still say.
+"""Limit the certainty of aggregates over keys whose value has become unknown (semantics 6.1, 6.2).
 
 ::
 
-    key a   ├── known ──┤·· predicted ··┤            unknown, until a tuple tells
+    key a   ├── known ──┤·· predicted ··┤            unknown, until its next tuple
     key b   ├── known ────────────────────────┤·· predicted ··
     max     ├──── certain ──────────────┤── likely, any error ──
 
-A model ends a horizon or less after its key's newest tuple. What the key is after that is not known, nor whether it is there.
-So from there on an aggregate that it may take part in is that of the other keys, ``likely`` at most, and its error has no bound:
-no truth is outside. (In a plan with quotients, or functions that are not defined everywhere, it has no value there.) Once the
-key's next tuple tells what was, results are corrected.
+A model ends at most a horizon after its key's newest tuple. After that neither the key's value nor its existence is known. So
+from there on an aggregate that it may take part in is that of the other keys, ``likely`` at most, and its error is unbounded,
+which no truth violates. (In a plan with quotients, or functions that are not defined everywhere, the aggregate has no value
+there.) The key's next tuple corrects the results.
 
-A key that is over takes no part and casts no doubt: a silence longer than its stream's ``max_gap`` has passed, an attribute of it
-was dropped, or punctuation has closed it (:mod:`pulse.validation.online.ended_keys`).
+An ended key takes no part and causes no doubt: it was silent for longer than its stream's ``max_gap``, an attribute of it was
+dropped, or punctuation has closed it (:mod:`pulse.validation.online.ended_keys`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ NEVER = 1 << 62
 
 
 class Ends(NamedTuple):
-    """The keys that a scan gives, by column, and the instant from which on nothing is known of each, in microseconds."""
+    """The keys of a scan, by column, and the instant from which each is unknown, in microseconds."""
 
     keys: Mapping[str, pa.Array]
     at: IntArray
 
 
 def ends_of(stream: Relation, leaf: Scan) -> Ends:
-    """Where what is known of each key of a stream at rest ends, of those that a scan wants; keys that are over have no end."""
+    """The instants from which the keys of a stream at rest are unknown, for those that a scan reads; ended keys have none."""
     some = stream.without_empty_groups()
     if leaf.keys != TRUE:
         some = of_keys(some, leaf.keys).without_empty_groups()
@@ -55,7 +55,7 @@ def ends_of(stream: Relation, leaf: Scan) -> Ends:
 
 
 def ends_known(stream: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
-    """The keys of a stream at rest, and where what is known of each ends."""
+    """The keys of a stream at rest, and the instant from which each is unknown."""
     some = stream.without_empty_groups()
     last = some.offsets[1:] - 1
     end = np.where(some.certainty == ABSENT, some.lo, some.hi)[last]
@@ -64,7 +64,7 @@ def ends_known(stream: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
 
 
 def bounded_only(plan: Node) -> bool:
-    """Whether something computes what needs a bound: a quotient, or a function that is not defined, or not finite, everywhere."""
+    """Whether an expression needs bounded arguments: a quotient, or a function that is not defined and finite everywhere."""
     found = [one.predicate for one in nodes(plan) if isinstance(one, Filter)]
     found += [one.condition for one in nodes(plan) if isinstance(one, Join)]
     found += [made for one in nodes(plan) if isinstance(one, Project) for _, made in one.outputs]
@@ -78,7 +78,7 @@ def _needs_bound(one: Expression) -> bool:
 
 
 def doubted(made: Relation, node: Across, unknown: Mapping[Node, Ends], *, left_out: bool) -> Relation:
-    """What an aggregate gave, with those rows in doubt, or left out, in whose time a key that may take part is unknown."""
+    """Downgrade, or with ``left_out`` remove, the rows of an aggregate from when on a key that may take part is unknown."""
     since = np.full(made.groups, NEVER)
     for leaf in dict.fromkeys(scans(node.input)):
         if leaf in unknown:
@@ -107,7 +107,7 @@ def doubted(made: Relation, node: Across, unknown: Mapping[Node, Ends], *, left_
 
 
 def without_bound(results: Relation) -> Relation:
-    """Results whose error nothing bounds say so."""
+    """Set the error of results without a bound to infinity."""
     if not any((err >= UNBOUNDED**0.5).any() for err in results.err.values()):
         return results
     return replace(
@@ -116,7 +116,7 @@ def without_bound(results: Relation) -> Relation:
 
 
 def _since(made: Relation, node: Across, ends: Ends) -> IntArray:
-    """Per group of an aggregate, from when on a key of a scan that may take part in it is unknown."""
+    """Per group of an aggregate, the instant from which a key of a scan that may take part in it is unknown."""
     if not len(ends.at):
         return np.full(made.groups, NEVER)
     own, mine, theirs = made.columns.key_names, [], []
@@ -137,7 +137,7 @@ def _since(made: Relation, node: Across, ends: Ends) -> IntArray:
 
 
 def followed(plan: Node, name: str) -> str | None:
-    """What the output calls a key column of a scan; None where it is lost."""
+    """The output's name of a scan's key column; None if it is lost."""
     if isinstance(plan, Scan):
         return name if name in plan.columns.key_names else None
     for below in plan.inputs:

@@ -1,4 +1,4 @@
-"""The answer to a query: lazy, as segments or as tuples, on Spark or in this process."""
+"""Return the answer to a query: lazily, as segments or as tuples, on Spark or in this process."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pulse.runtime.results.answer_diff import RevisedAnswer
 
 
-_TOLD = 20  # accents of a stream that explain tells of
+_SHOWN_ACCENTS = 20  # per stream, in explain
 
 
 def degrees(paths: Mapping[str, str | ModelRef]) -> dict[tuple[str, str], int]:
-    """The degree of the polynomials of each stream's attributes, for their equation systems."""
+    """Return the polynomial degree of each stream's attributes, for their equation systems."""
     found = {}
     for stream, path in paths.items():
         model = Model(path)
@@ -43,10 +43,18 @@ def degrees(paths: Mapping[str, str | ModelRef]) -> dict[tuple[str, str], int]:
 
 
 class Answer(LazyTable):
-    """What :meth:`pulse.Session.sql` gives. Nothing is computed before it is asked for.
+    """The lazy result of :meth:`pulse.Session.sql`: nothing is computed until a method needs rows.
 
-    ``query`` has its parameters bound, to the values ``given``. :meth:`tuples` and :meth:`segments` are Spark DataFrames, or
-    Arrow tables where the session's engine is ``local``.
+    :meth:`tuples` and :meth:`segments` return Spark DataFrames, or Arrow tables if the session's engine is ``local``.
+
+    Parameters
+    ----------
+    query : the query with its parameters bound
+    paths : the stored models by stream
+    given : the values of the parameters, for :meth:`explain`
+    spark : returns the Spark session; None runs in this process
+    lineage : add to each result segment the segments that caused it, by default
+    evolution : accent logs and policies of the streams
     """
 
     def __init__(
@@ -64,21 +72,25 @@ class Answer(LazyTable):
         self._paths, self._spark, self._lineage, self._evolution = paths, spark, lineage, evolution
 
     def tuples(self) -> DataFrame | pa.Table:
-        """Sampled tuples: time, the selected columns, ``a_err`` for each modelled one, ``certainty`` (semantics 3.8).
+        """Return sampled tuples: time, the selected columns, ``a_err`` for each modelled one, ``certainty`` (semantics 3.8).
 
-        The rate is the query's ``SAMPLE EVERY``, or the advance of its windows; a selective query without either has none,
-        and asking is an error. Of points every tuple is given, at its own instant.
+        The rate is the query's ``SAMPLE EVERY``, or the advance of its windows; a selective query without either has no rate,
+        which is an error here. Of points every tuple is returned, at its own instant.
         """
         return self._run(self._prepared(tuples=True))
 
     def segments(self, *, lineage: bool | None = None) -> DataFrame | pa.Table:
-        """Result segments: keys, ``ref``, ``lo``, ``hi``, coefficients with ``a_err``, ``certainty``; with ``lineage`` also
-        the ids, keys and ranges of the segments that caused each."""
+        """Return result segments: keys, ``ref``, ``lo``, ``hi``, coefficients with ``a_err``, ``certainty``.
+
+        With ``lineage``, also the ids, keys and ranges of the segments that caused each; default as the answer was created.
+        """
         wanted = self._lineage if lineage is None else lineage
         return self._run(self._prepared(tuples=False, lineage=wanted))
 
     def revised(self, since: Any, **options: Any) -> RevisedAnswer:
-        """What corrections since a version, or a time, changed of this answer; options as of :meth:`pulse.Session.revised`."""
+        """Return the changes of this answer due to corrections since a version or a time; options as in
+        :meth:`pulse.Session.revised`.
+        """
         from pulse.runtime.results.answer_diff import RevisedAnswer
 
         return RevisedAnswer(
@@ -86,7 +98,13 @@ class Answer(LazyTable):
         )
 
     def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
-        """The first rows that are found, and whether there are more; work stops when they are there."""
+        """Return the first rows found, and whether there are more; work stops once they are found.
+
+        Parameters
+        ----------
+        count : number of rows, default 20
+        tuples : tuples (True) or segments (False); default tuples if the query has a rate
+        """
         wanted = self.query.rate is not None if tuples is None else tuples
         job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
         if self._spark is None:
@@ -106,11 +124,13 @@ class Answer(LazyTable):
         return shown
 
     def to_arrow(self) -> pa.Table:
-        """Tuples, if the query has a rate, else segments, brought to this process."""
+        """Collect the answer in this process: tuples if the query has a rate, else segments."""
         return self._collected(self.tuples() if self.query.rate is not None else self.segments())
 
     def reader(self) -> pa.RecordBatchReader:
-        """The rows of :meth:`to_arrow` batch by batch; in this process as they are found, from Spark when all are here."""
+        """Return the rows of :meth:`to_arrow` batch by batch: in this process as they are found, from Spark once all have
+        arrived.
+        """
         if self._spark is not None:
             return self.to_arrow().to_reader()
         job = self._prepared(
@@ -125,23 +145,22 @@ class Answer(LazyTable):
         return pa.RecordBatchReader.from_batches(job.schema, found())
 
     def explain(self) -> Explanation:
-        """The plan with the values of its parameters, its equation systems, and what is shuffled: a text, shown as such in
-        notebooks."""
-        accents = self.accents(_TOLD).lines()
+        """Explain the plan with its parameter values, its equation systems and its shuffles; notebooks show the text as it is."""
+        accents = self.accents(_SHOWN_ACCENTS).lines()
         return explain(self.query, degrees(self._paths), accents, given=self._given, notes=self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the answer cannot know: as of a time, when tuples arrived."""
+        """Return the limits of the answer: as of a time, arrival times are unknown."""
         return notes_of(self.query, self._paths)
 
     def accents(self, first: int | None = None) -> Accented:
-        """What becomes of the accents of its streams, all or the first ones of each, operator by operator (``pulse check``)."""
+        """Trace the accents of the streams through the operators (``pulse check``): all, or the first ones of each stream."""
         query, paths = at_versions(self.query, self._paths)
         return follow(query.plan, paths, self._evolution, told=True, first=first)
 
     def causes(self, row: int | None = None) -> pa.Table:
-        """The stored segments that caused one result segment, or all: id, key and range. Brings the segments here."""
+        """Return the stored segments that caused one result segment, or all: id, key and range. Collects the segments here."""
         from pulse.validation.lineage_queries import causes
 
         return causes(self._collected(self.segments(lineage=True)), row)
@@ -154,9 +173,14 @@ class Answer(LazyTable):
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> int | None:
-        """Write tuples (by default where the query has a rate) or segments to a Parquet or CSV file; how many rows.
+        """Write the answer to a Parquet or CSV file; return the number of rows.
 
-        A name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted.
+        Parameters
+        ----------
+        out : name of the file; a name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted
+        tuples : tuples (True) or segments (False); default tuples if the query has a rate
+        overwrite : replace an existing file
+        progress : called with (done, total)
         """
         wanted = self.query.rate is not None if tuples is None else tuples
         job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
@@ -166,11 +190,10 @@ class Answer(LazyTable):
         return rows
 
     def plot(self, **options: Any) -> Figure:
-        """A picture of the answer, values with their error and ranges with their certainty; options as of
-        :func:`pulse.plot.plot_answer`: ``attribute``, ``keys``, ``width``. Needs the extra ``plot``.
+        """Plot the answer: values with their error, ranges with their certainty. Needs the extra ``plot``.
 
-        Tuples are drawn where the query has a rate, else segments. The answer is brought to this process: restrict it if it is
-        large.
+        Options as in :func:`pulse.plot.plot_answer`: ``attribute``, ``keys``, ``width``. Tuples are drawn if the query has a
+        rate, else segments. The answer is collected in this process: restrict it if it is large.
         """
         from pulse.plot import plot_answer
 
@@ -185,7 +208,9 @@ class Answer(LazyTable):
         )
 
     def plot_lineage(self, row: int | None = None, **options: Any) -> Figure:
-        """A picture of one result segment, or of all, with the stored segments that caused it."""
+        """Plot one result segment, or all, with the stored segments that caused it; options as in
+        :func:`pulse.plot.plot_lineage`.
+        """
         from pulse.plot import plot_lineage
         from pulse.validation.lineage_queries import causes
 
@@ -208,7 +233,7 @@ class Answer(LazyTable):
         )
 
     def _repr_html_(self) -> str:
-        """The first rows, where they cost next to nothing: never on Spark."""
+        """Show the first rows where they cost next to nothing: never on Spark."""
         return first_rows(self.head, self._spark is None and is_small(self.query, self._paths), repr(self))
 
     def _prepared(self, *, tuples: bool, lineage: bool = False) -> BoundPlan:

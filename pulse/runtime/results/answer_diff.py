@@ -1,4 +1,4 @@
-"""The revisions of a query's results between two versions of its models: lazy, as segments or tuples with their ``kind``."""
+"""Return the changes of a query's results between two versions of its models: lazily, as segments or tuples with a ``kind``."""
 
 from __future__ import annotations
 
@@ -29,11 +29,23 @@ if TYPE_CHECKING:
 
 
 class RevisedAnswer(LazyTable):
-    """What :meth:`pulse.Session.revised` gives: nothing is computed before it is asked for.
+    """The lazy result of :meth:`pulse.Session.revised`: nothing is computed until a method needs rows.
 
-    The columns are those of the answer, and ``kind``: ``-D`` of a result that is no longer there, ``+I`` of one that was not
-    there, ``-U`` and right behind it ``+U`` of one that changed. A segment speaks of the range that changed, not more. Old and
-    new results are in the units in force at their instants.
+    The columns are those of the answer, and ``kind``: ``-D`` for a removed result, ``+I`` for a new one, ``-U`` directly followed
+    by ``+U`` for a changed one. A segment covers only the range that changed. Old and new results are in the units in force at
+    their instants.
+
+    Parameters
+    ----------
+    query : the query with its parameters bound
+    paths : the stored models by stream
+    since : a version, versions by stream, or a time: the old results
+    version : version of the new results; default the newest
+    as_of : time of the new results
+    spark : returns the Spark session; None runs in this process
+    mode : ``upstream``, ``downstream`` or ``adaptive``
+    results : old result segments to patch, a table or a Parquet file; only in this process
+    evolution : accent logs and policies of the streams
     """
 
     def __init__(
@@ -70,29 +82,29 @@ class RevisedAnswer(LazyTable):
         self._reports: list[Proliferation] = []
 
     def job(self, *, tuples: bool) -> VersionDiff:
-        """What is to be done."""
+        """Prepare the comparison of the two versions."""
         return prepare_revised(self.query, self._paths, self._since, tuples=tuples, **self._to)
 
     @property
     def report(self) -> Proliferation | None:
-        """How the revisions spread when they were last asked for, in this process with a ``mode``."""
+        """Return how the revisions of the last run propagated, in this process with a ``mode``."""
         return added(self._reports)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the answer cannot know: as of a time, when tuples arrived."""
+        """Return the limits of the answer: as of a time, arrival times are unknown."""
         return notes_of(self.query, self._paths)
 
     def tuples(self) -> DataFrame | pa.Table:
-        """Revisions of sampled tuples, window by window, at the query's rate."""
+        """Return revisions of sampled tuples, window by window, at the query's rate."""
         return self._run(self.job(tuples=True))
 
     def segments(self) -> DataFrame | pa.Table:
-        """Revisions of result segments."""
+        """Return revisions of result segments."""
         return self._run(self.job(tuples=False))
 
     def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
-        """The first rows that are found, and whether there are more."""
+        """Return the first rows found, and whether there are more."""
         job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
         if self._spark is None:
             found: list[pa.RecordBatch] = []
@@ -111,7 +123,7 @@ class RevisedAnswer(LazyTable):
         return shown
 
     def to_arrow(self) -> pa.Table:
-        """Tuples, if the query has a rate, else segments, brought to this process."""
+        """Collect the revisions in this process: of tuples if the query has a rate, else of segments."""
         found = self.tuples() if self.query.rate is not None else self.segments()
         return found if isinstance(found, pa.Table) else _collected(found)
 
@@ -123,7 +135,15 @@ class RevisedAnswer(LazyTable):
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> int | None:
-        """Write the revisions to a Parquet or CSV file, or with Spark to a folder; how many rows."""
+        """Write the revisions to a Parquet or CSV file, or with Spark to a folder; return the number of rows.
+
+        Parameters
+        ----------
+        out : name of the file; with Spark a name that ends in ``/`` is a folder
+        tuples : tuples (True) or segments (False); default tuples if the query has a rate
+        overwrite : replace an existing file
+        progress : called with (done, total)
+        """
         job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
         rows = self._written(job, out, overwrite, progress)
@@ -162,18 +182,18 @@ class RevisedAnswer(LazyTable):
         return found
 
     def _batches(self, job: VersionDiff, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
-        """The revisions as they come, piece by piece, in this process."""
-        held = self._held(job)
+        """Compute the revisions in this process and yield them piece by piece."""
+        old_results = self._old_results(job)
         self._reports = []
         made: Iterator[tuple[pa.Table, Proliferation | None]] = local_driver.in_threads(
-            lambda piece: [changes(piece, held)], job.pieces(), progress
+            lambda piece: [changes(piece, old_results)], job.pieces(), progress
         )
         for table, report in made:
             self._reports += [] if report is None else [report]
             yield from (batch for batch in table.to_batches() if batch.num_rows)
 
-    def _held(self, job: VersionDiff) -> Relation | None:
-        """The old results at hand."""
+    def _old_results(self, job: VersionDiff) -> Relation | None:
+        """Return the old results that were passed in, as a window."""
         if self._results is None:
             return None
         found = self._results if isinstance(self._results, pa.Table) else _read(self._results)
@@ -183,7 +203,6 @@ class RevisedAnswer(LazyTable):
 
 
 def _read(path: str) -> pa.Table:
-    """Old results from a file."""
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as e:

@@ -1,4 +1,4 @@
-"""What an answer cannot know, in words: notes that go beside its rows."""
+"""Write notes on the limits of an answer, to go beside its rows."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from pulse.store.model_ref import ModelRef
 
 
 def notes_of(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[str, ...]:
-    """What is to be said of a bound query's answer: of every stream that is read as of a time, what counts as known then; of
-    distances that are spelled out, if they are of degrees."""
+    """Return the notes on a bound query's answer: for each stream read as of a time, what counts as known then; for distances
+    written out by hand, whether they are in degrees.
+    """
     plan = query.plan
     at, found = at_versions(query, paths)
     named = {scan.stream: scan.stream for scan in scans(plan) if scan.at is None}
     named |= {f"{scan.stream} {scan.at}": scan.stream for scan in scans(plan) if scan.at is not None}
-    asked = {
+    dated = {
         (named[scan.stream], instant)
         for scan in scans(at.plan)
         if (instant := found[scan.stream].as_of) is not None
     }
-    return (*(as_of_note(stream, instant) for stream, instant in sorted(asked)), *_distances(plan))
+    return (*(as_of_note(stream, instant) for stream, instant in sorted(dated)), *_distances(plan))
 
 
 def as_of_note(stream: str, instant: int) -> str:
-    """What an answer as of a time takes as known: of tuples their own times, since when they arrived is not kept."""
+    """Describe an answer as of a time: tuples count as known at their own times, since arrival times are not stored."""
     return (
         f"{stream} as of {format_instant(instant)}: only revisions are held back until they were known; the tuples of the fit "
-        "count as known at their own times, since when they arrived is not kept. Where tuples arrive with a delay, the answer "
-        "knows the newest ones that much too early: ask as of that much earlier"
+        "count as known at their own times, since their arrival times are not stored. Where tuples arrive with a delay, the "
+        "answer uses the newest ones that much too early: query as of that much earlier"
     )
 
 
 def _distances(plan: Node) -> tuple[str, ...]:
-    """A note for every distance of columns that are called latitude and longitude. (``distance(…)`` of them is refused.)"""
+    """Return a note for every distance of columns named latitude and longitude. (``distance(…)`` of them is refused.)"""
     found = (
         one
         for node in nodes.walk(optimise(plan))

@@ -1,11 +1,11 @@
-"""Revisions of a stored model: in place, whole or not at all, in this process or on Spark (semantics 7.1, 7.2).
+"""Revise a stored model in place and atomically, in this process or on Spark (semantics 7.1, 7.2).
 
 ::
 
     revisions ──by key──> files of the model that hold it ──one task each──> layers, logs, aside ──> manifest of the next version
-       the driver                  revise_work                  by the workers, in the folder          by the driver, one rename
+       the driver                  revise.task                  by the workers, in the folder          by the driver, one rename
 
-Until the manifest is renamed readers see the old version; what a killed revision left behind, the next one takes away.
+Until the manifest is renamed readers see the old version; the next revision removes the leftovers of a killed one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a revision did. ``model``: at its version after it; ``where``: the folder of what was set aside, if anything was."""
+    """The outcome of a revision. ``model``: at the resulting version; ``where``: the folder of rows set aside, if any."""
 
     model: Model
     counts: dict[str, int]
@@ -71,12 +71,12 @@ class Outcome:
 
     @property
     def version(self) -> int:
-        """The version that the revision made, or the one that is there if it made none."""
+        """Return the version that the revision made, or the current one if it made none."""
         return self.model.version
 
     @property
     def where(self) -> Path | None:
-        """Where the revisions lie that were set aside."""
+        """Return the folder of revisions set aside."""
         return self.model.path / ASIDE if self.counts["aside"] and not self.dry else None
 
 
@@ -92,21 +92,29 @@ def revise(
 ) -> Outcome:
     """Correct a stored model by revisions of its tuples.
 
-    ``aside``: rows that a reader could not make a revision of; they are kept with the others that fit nothing. ``keep``: the
-    version before, and every state between, can still be asked for. ``dry``: nothing is written. Insertions that equal a tuple
-    recorded already are counted as repeated; of :class:`Reports` they are set aside. Where no revision applies no version is
-    made. Of a stream with accents, every row is in the units in force at its own time.
+    Insertions that equal a recorded tuple are counted as repeated; those of :class:`Reports` are set aside. If no revision
+    applies, no version is made. In a stream with accents, every row is in the units in force at its own time.
+
+    Parameters
+    ----------
+    model : the stored model
+    revisions : insertions, deletions and replacements of its tuples
+    aside : rows that a reader could not turn into revisions; stored with the other rejected ones
+    keep : keep the version before, and every state between, for queries; default False
+    dry : count only, write nothing; default False
+    spark : the Spark session; None: run in this process
+    progress : called with the numbers of finished and all tasks
     """
     if revisions.schema != model.schema:
         raise StoreError(
-            f"{model.path}: the model is of {model.schema!r}, the revisions of {revisions.schema!r}"
+            f"{model.path}: expected revisions with the model's schema {model.schema!r}, got {revisions.schema!r}"
         )
     units_of = TupleUnits(model.schema, model.accents)
     units_of.check(str(model.path))
     begun = rehearse_revision(model) if dry else begin_revision(model)
-    with begun as writer, nullcontext(_held) if dry else _drafts(model.path, writer.version) as draft:
+    with begun as writer, nullcontext(_in_memory) if dry else _drafts(model.path, writer.version) as draft:
         once = isinstance(revisions, Reports)
-        revisions, undone, refused = _undone(revisions, units_of)
+        revisions, base, refused = _to_base_units(revisions, units_of)
         job = ReviseJob(
             target=writer.target,
             spec=spec_of(model),
@@ -114,7 +122,7 @@ def revise(
             keep=keep,
             dry=dry,
             once=once,
-            tasks=_tasks(model, revisions, undone, draft),
+            tasks=_tasks(model, revisions, base, draft),
         )
         done = list(_run(job, spark, progress))
         if refused.num_rows:
@@ -122,14 +130,14 @@ def revise(
         return _finish(writer, job, done, aside)
 
 
-def _undone(revisions: Revisions, units_of: TupleUnits) -> tuple[Revisions, Revisions, pa.Table]:
-    """Revisions as they came and in the units of the stream's start, without those that accents leave nothing to model of."""
-    undone, reasons = units_of.sifted(revisions.table)
+def _to_base_units(revisions: Revisions, units_of: TupleUnits) -> tuple[Revisions, Revisions, pa.Table]:
+    """Return revisions as given and in the units of the stream's start, and those set aside since accents leave them no value."""
+    base, reasons = units_of.sifted(revisions.table)
     if not reasons:
-        return revisions, Revisions(revisions.schema, undone), with_reason(undone.slice(0, 0), [])
+        return revisions, Revisions(revisions.schema, base), with_reason(base.slice(0, 0), [])
     rows = np.array(sorted(reasons))
     bad = np.isin(revisions.old_rows, rows) | np.isin(revisions.new_rows, rows)
-    given, own = (one.take(np.flatnonzero(~bad)) for one in (revisions, Revisions(revisions.schema, undone)))
+    given, own = (one.take(np.flatnonzero(~bad)) for one in (revisions, Revisions(revisions.schema, base)))
     texts = []
     for old, new in zip(revisions.old_rows[bad].tolist(), revisions.new_rows[bad].tolist(), strict=True):
         why = reasons.get(old) or reasons[new]
@@ -147,7 +155,7 @@ def _run(job: ReviseJob, spark: SparkSession | None, progress: Progress | None) 
 
 
 def _finish(writer: RevisionWriter, job: ReviseJob, done: list[Done], aside: pa.Table | None) -> Outcome:
-    """Add up, and let the new version come into being."""
+    """Add up the tasks' figures, and commit the new version."""
     model = writer.model
     counts = Counter(dict.fromkeys(COUNTS, 0))
     reasons: Counter[str] = Counter()
@@ -176,19 +184,19 @@ def _finish(writer: RevisionWriter, job: ReviseJob, done: list[Done], aside: pa.
     if not any(one.log for one in done):
         return replace(outcome, model=writer.stand())
     for one in done:
-        for facts in one.facts():
-            writer.add(facts)
+        for layer in one.facts():
+            writer.add(layer)
         if one.log is not None:
             writer.add_log(one.log)
-    said: dict[str, Any] = {**counts, "reasons": dict(reasons)}
+    facts: dict[str, Any] = {**counts, "reasons": dict(reasons)}
     if job.once:
-        said["late"] = counts["inserted"]
-    said[FILES] = [one.ends for one in done if one.ends is not None]
-    return replace(outcome, model=writer.commit(said, keep=job.keep, tuples=sum(one.tuples for one in done)))
+        facts["late"] = counts["inserted"]
+    facts[FILES] = [one.ends for one in done if one.ends is not None]
+    return replace(outcome, model=writer.commit(facts, keep=job.keep, tuples=sum(one.tuples for one in done)))
 
 
 def spec_of(model: Model) -> FitSpec:
-    """What the model was asked for when it was fitted."""
+    """Return the specification that the model was fitted with."""
     fit = model.manifest.fit
     if model.schema.points:
         return FitSpec.of(model.schema, nonfinite=fit["nonfinite"])
@@ -205,14 +213,14 @@ def spec_of(model: Model) -> FitSpec:
 Draft = Callable[[int, pa.Table], str | pa.Table]
 
 
-def _held(number: int, table: pa.Table) -> pa.Table:
-    """A task's revisions themselves, for a run that writes nothing."""
-    return table
+def _in_memory(number: int, table: pa.Table) -> pa.Table:
+    return table  # a dry run writes no file
 
 
 @contextmanager
 def _drafts(folder: Path, version: int) -> Iterator[Draft]:
-    """Writes files into the model's folder that are gone at the end; and, if this is killed, with the next revision."""
+    """Give a function that writes draft files into the model's folder; they are removed at the end or, after a crash, by the
+    next revision."""
     written: list[Path] = []
 
     def write(number: int, table: pa.Table) -> str:
@@ -228,12 +236,13 @@ def _drafts(folder: Path, version: int) -> Iterator[Draft]:
             path.unlink(missing_ok=True)
 
 
-def _tasks(model: Model, revisions: Revisions, undone: Revisions, draft: Draft) -> tuple[Task, ...]:
-    """The touched units, those bound by a revision that moves a key together; each with its revisions as they came in a file."""
+def _tasks(model: Model, revisions: Revisions, base: Revisions, draft: Draft) -> tuple[Task, ...]:
+    """Make a task per set of touched units, joining units between which a revision moves a key; each with its revisions as given,
+    in a file."""
     if not len(revisions):
         return ()
     found = units(model, shared=False)
-    unit_of = _unit_of_rows(model, found, undone)
+    unit_of = _unit_of_rows(model, found, base)
     old, new = revisions.old_rows, revisions.new_rows
     first = unit_of[np.where(old >= 0, old, new)]
     second = unit_of[np.where(new >= 0, new, old)]
@@ -248,7 +257,7 @@ def _tasks(model: Model, revisions: Revisions, undone: Revisions, draft: Draft) 
 
 
 def _unit_of_rows(model: Model, found: tuple[ReadUnit, ...], revisions: Revisions) -> IntArray:
-    """Per row of the revisions, the unit that holds its key; new keys are dealt over all."""
+    """Return, per row of the revisions, the unit that holds its key; new keys are distributed by hash."""
     if len(found) == 1:
         return np.zeros(revisions.table.num_rows, dtype=np.int64)
     home: dict[str, int] = {}
@@ -260,7 +269,7 @@ def _unit_of_rows(model: Model, found: tuple[ReadUnit, ...], revisions: Revision
 
 
 def _connected(a: IntArray, b: IntArray, n: int) -> IntArray:
-    """Per unit a number that is the same for units that some revision binds."""
+    """Return a component number per unit, equal for units that some revision connects."""
     parent = list(range(n))
 
     def root(i: int) -> int:

@@ -1,4 +1,4 @@
-"""Revisions in whatever form they are given: files, a table, a frame, or revisions as they are."""
+"""Read revisions from any supported input: files, a table, a frame, or revisions themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROJECTION = re.compile(r"x, y: metres, (.*?): distances within")
 
 
 class RevisionInput(NamedTuple):
-    """Revisions, and the rows that are none, with a reason each."""
+    """Revisions, and the rejected rows with a reason each."""
 
     revisions: Revisions
     aside: pa.Table | None
@@ -31,10 +31,15 @@ class RevisionInput(NamedTuple):
 def revisions_from(
     given: Any, model: Model, *, reader: str | None, known: str | None, time_unit: str | None
 ) -> RevisionInput:
-    """Revisions of a model's stream.
+    """Read revisions of a model's stream.
 
-    ``given``: paths; an Arrow table, pandas, Polars or Spark frame with a column ``kind``; :class:`Revisions`; or
-    :class:`Recorded`. ``known`` names the column of known times.
+    Parameters
+    ----------
+    given : paths; an Arrow table, pandas, Polars or Spark frame with a column ``kind``; :class:`Revisions`; or :class:`Recorded`
+    model : the stored model
+    reader : the name of the format's reader, for paths; None: detected
+    known : the name of the column of known times
+    time_unit : the unit of numeric times
     """
     schema = model.schema
     if isinstance(given, Revisions):
@@ -63,7 +68,7 @@ def revisions_from(
 
 
 def _projection(model: Model) -> str | None:
-    """The projection that the model's positions are in, as its fit has noted it."""
+    """Return the projection of the model's positions, as recorded by its fit."""
     for statement in model.manifest.statements:
         found = _PROJECTION.match(statement)
         if found:

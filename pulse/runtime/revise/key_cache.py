@@ -1,4 +1,4 @@
-"""Tuples and segments of some keys held in memory while many rounds of revisions go over them: read once, not once a round."""
+"""Cache tuples and segments of some keys in memory across many rounds of revisions, to read them once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pulse.stream.revisions import Revisions
 
 
 class ByKey:
-    """Rows of a table by key, in their order; a key may have none."""
+    """The rows of a table by key, in order; a key may have none."""
 
     def __init__(self, table: pa.Table, schema: StreamSchema) -> None:
         self._names, self._nothing = list(schema.key_names), table.slice(0, 0)
@@ -25,7 +25,7 @@ class ByKey:
         self.put(table)
 
     def put(self, table: pa.Table) -> None:
-        """These rows instead of those that their keys had."""
+        """Replace the rows of the keys in ``table``."""
         n = table.num_rows
         if not n:
             return
@@ -40,31 +40,31 @@ class ByKey:
             self._tables[text] = ordered.slice(begin, end - begin)
 
     def set(self, text: str, table: pa.Table) -> None:
-        """These rows instead of those of one key, all of which are its own."""
+        """Replace the rows of one key; all rows of ``table`` are of that key."""
         if table.num_rows:
             self._tables[text] = table.combine_chunks()
         else:
             self._tables.pop(text, None)
 
     def replace(self, texts: Sequence[str], table: pa.Table) -> None:
-        """These rows instead of those of some keys."""
+        """Replace the rows of some keys."""
         for text in texts:
             self._tables.pop(text, None)
         self.put(table)
 
     def of(self, text: str) -> pa.Table | None:
-        """The rows of a key."""
+        """Return the rows of a key, or None."""
         return self._tables.get(text)
 
     def of_all(self, texts: Sequence[str]) -> pa.Table:
-        """The rows of some keys."""
+        """Return the rows of some keys."""
         return pa.concat_tables(
             [self._nothing, *(self._tables[text] for text in texts if text in self._tables)]
         )
 
 
 class TupleMemory:
-    """The tuples of the keys that revisions name; reads as a :class:`~pulse.store.tuples.tuple_history.TupleHistory` does."""
+    """The tuples of the keys in revisions, read like a :class:`~pulse.store.tuples.tuple_history.TupleHistory`."""
 
     def __init__(self, history: TupleHistory, revisions: Revisions) -> None:
         self._schema = revisions.schema
@@ -75,7 +75,7 @@ class TupleMemory:
         self._times: dict[str, IntArray] = {}
 
     def read(self, regions: Regions, neighbours: int = 1) -> pa.Table:
-        """The tuples in the regions and those of one instant before and after each, by key and time."""
+        """Read the tuples in the regions and those of one instant before and after each, by key and time."""
         assert neighbours == 1
         merged = regions.merged()
         texts = key_texts(list(merged.keys), len(merged)).to_pylist()
@@ -93,7 +93,7 @@ class TupleMemory:
         return pa.concat_tables(found)
 
     def apply(self, revisions: Revisions) -> None:
-        """Take revisions that were applied. They touch the instants that they name, and no other tuples are looked at."""
+        """Apply revisions; only tuples at their instants are touched."""
         named: dict[str, set[int]] = {}
         texts = key_texts(list(revisions.keys), revisions.table.num_rows).to_pylist()
         for text, time in zip(texts, revisions.times.tolist(), strict=True):
@@ -125,7 +125,7 @@ def _times(tuples: pa.Table, schema: StreamSchema) -> IntArray:
 
 
 def _around(times: IntArray, start: int, end: int) -> tuple[int, int]:
-    """Rows of the instants in ``[start, end)`` and of one before and after, of times in order.
+    """Return the row range of instants in ``[start, end)`` and of one before and after, for sorted times.
 
     >>> _around(np.array([1, 1, 5, 7, 7]), 5, 6)
     (0, 5)
@@ -139,6 +139,6 @@ def _around(times: IntArray, start: int, end: int) -> tuple[int, int]:
 
 
 def _first_of_keys(revisions: Revisions) -> IntArray:
-    """A row of each key."""
+    """Return one row per key."""
     ranks = key_ranks(list(revisions.keys), revisions.table.num_rows)
     return np.unique(ranks, return_index=True)[1]

@@ -1,7 +1,7 @@
-"""Insertions that equal a tuple already recorded: the same key, time and values (semantics 7.1).
+"""Detect insertions that equal a recorded tuple: same key, time and values (semantics 7.1).
 
-Two equal trades are two trades, so such insertions count as any other and are told of. A report of one observation that comes
-again says nothing new (:class:`~pulse.datasets.recorded.Reports`): it is set aside.
+Two equal trades are two trades, so such insertions apply like any other and are counted. A repeated report of one observation
+(:class:`~pulse.datasets.recorded.Reports`) adds nothing and is set aside.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from pulse.operators.refit.apply_revisions import as_tuples, row_codes
 from pulse.stream.revisions import KIND, KNOWN, Revisions
 
 ALREADY = "already recorded"
-"""The reason that a repeated report is set aside for."""
+"""The reason for setting a repeated report aside."""
 
 Source = Callable[[Regions], pa.Table]
 
 
-class Watched:
-    """A source of tuples that remembers what it gave."""
+class RecordingSource:
+    """A source of tuples that records the tables it returned, in ``given``."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.given: list[pa.Table] = []
 
     def __call__(self, regions: Regions) -> pa.Table:
-        """The tuples in the regions."""
+        """Return the tuples in the regions."""
         self.given.append(self._source(regions))
         return self.given[-1]
 
 
 def repeated(tuples: Sequence[pa.Table], revisions: Revisions) -> BoolArray:
-    """Per element whether it inserts a tuple that is there already, also by an element before it.
+    """Return per element whether it inserts an existing tuple, recorded or inserted by an earlier element.
 
-    ``tuples``: what is recorded at the instants of the revisions, in one table or several that may say the same; more does no
-    harm. An insertion after a deletion of its equal is no repetition.
+    ``tuples``: the recorded tuples at the instants of the revisions, in one table or several that may overlap; more tuples do no
+    harm. An insertion after a deletion of its equal is not a repetition.
     """
     schema = revisions.schema
-    asked = revisions.table.drop_columns([KIND, KNOWN])
-    instants = pc.unique(asked.column(schema.time))
+    rows = revisions.table.drop_columns([KIND, KNOWN])
+    instants = pc.unique(rows.column(schema.time))
     near = [as_tuples(table, schema) for table in tuples]
     near = [table.filter(pc.is_in(table.column(schema.time), value_set=instants)) for table in near]
-    codes = row_codes(pa.concat_tables([asked, *near]).combine_chunks())
+    codes = row_codes(pa.concat_tables([rows, *near]).combine_chunks())
     there: Counter[int] = Counter()
-    begin = asked.num_rows
-    for table in near:  # what two tables say of the same instant is said once
+    begin = rows.num_rows
+    for table in near:  # a tuple in two tables counts once
         there |= Counter(codes[begin : begin + table.num_rows].tolist())
         begin += table.num_rows
     found = np.zeros(len(revisions), dtype=bool)
@@ -59,7 +59,7 @@ def repeated(tuples: Sequence[pa.Table], revisions: Revisions) -> BoolArray:
     for element, (old, new) in enumerate(pairs):
         if old >= 0:
             if not there[codes[old]]:
-                continue  # it fits nothing, so it puts nothing in
+                continue  # its old tuple does not exist, so it does not apply
             there[codes[old]] -= 1
         if new >= 0:
             found[element] = old < 0 and there[codes[new]] > 0

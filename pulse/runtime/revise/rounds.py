@@ -1,8 +1,8 @@
-"""In which rounds revisions are applied, and since when what each changes is known (semantics 7.1).
+"""Split revisions into rounds, each with its known times (semantics 7.1).
 
-Where history is kept, every state that was known at some moment must be one that the model has had: revisions of one key that
-came to be known at different moments are applied one after the other. Within a key known instants never fall: no revision is
-known before those it follows. Where nothing is kept there is one round, and a key's changes are known when the last of them is.
+Where history is kept, every state known at some moment must be one that the model has had: revisions of one key with different
+known times are applied one after the other. Known times never decrease within a key: no revision is known before those it
+follows. Without history there is one round, and a key's changes are known when the last of them is.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pulse.stream.revisions import NO_KNOWN, Revisions
 
 @dataclass(frozen=True, eq=False)
 class RevisionRound:
-    """``elements`` of the revisions, in order of arrival; ``known`` by rank of the key, of those they touch."""
+    """A round: ``elements`` of the revisions, in order of arrival; ``known``: known times by rank of the touched keys."""
 
     elements: IntArray
     known: dict[int, int]
 
 
 def rounds_of(revisions: Revisions, *, applied: int, keep: bool) -> tuple[list[RevisionRound], IntArray]:
-    """The rounds, and the rank of the key of every row of the revisions.
+    """Return the rounds, and the rank of the key of every row of the revisions.
 
-    ``applied``: microseconds that stand for a known instant that is not said.
+    ``applied``: the known time of revisions without one, in microseconds.
     """
     ranks = key_ranks(list(revisions.keys), revisions.table.num_rows)
     known = np.where(revisions.known == NO_KNOWN, applied, revisions.known).tolist()
     rows = list(zip(revisions.old_rows.tolist(), revisions.new_rows.tolist(), strict=True))
-    newest: dict[int, tuple[int, int]] = {}  # by key: the round it is in, and since when that is known
+    newest: dict[int, tuple[int, int]] = {}  # by key: its last round, and the known time of that
     number: list[int] = []
     when: list[dict[int, int]] = []
     for element, sides in enumerate(rows):

@@ -1,4 +1,4 @@
-"""The tasks of a revision on Spark: one per touched set of files, through Arrow; a line of figures each comes back."""
+"""Run the tasks of a revision on Spark: one per touched set of files, through Arrow; each returns its figures as JSON."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _DONE = "done"
 def run(spark: SparkSession, job: ReviseJob, progress: Callable[[int, int], None] | None) -> list[Done]:
     """Apply a job's revisions with Spark's workers."""
     numbers = spark.range(0, len(job.tasks), 1, numPartitions=len(job.tasks))
-    said = numbers.mapInArrow(_worker(job), T.StructType([T.StructField(_DONE, T.StringType())]))
+    results = numbers.mapInArrow(_worker(job), T.StructType([T.StructField(_DONE, T.StringType())]))
     with translated(), watched(spark, progress) if progress is not None else nullcontext():
-        return [Done.of_json(text) for text in said.toArrow().column(_DONE).to_pylist()]
+        return [Done.of_json(text) for text in results.toArrow().column(_DONE).to_pylist()]
 
 
 def _worker(job: ReviseJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

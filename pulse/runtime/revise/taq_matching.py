@@ -1,10 +1,9 @@
-"""Corrections of trades for the model that is there: fits differ in what they take of a file of trades (7.1).
+"""Match corrections of trades to a model: fits differ in which rows of a trade file they take (semantics 7.1).
 
-Most fits take a corrected trade as the file shows it, corrected, and some leave out trades that were withdrawn later: then
-there is nothing to revise, and the revision is set aside with that reason. Tables, and files read as they are, may have
-brought the records as trades: then these are deleted too, known at their own times. So whichever way a model was fitted, it
-holds the trades as corrected in the end. The way is told by the format that was fitted; where that says nothing, by what the
-model holds.
+Most fits take a corrected trade as the file shows it, corrected, and some leave out trades that were withdrawn later: then there
+is nothing to revise, and the revision is set aside with that reason. Tables, and files read as they are, may have brought the
+correction records as trades: then these are deleted too, known at their own times. So however a model was fitted, it ends up with
+the corrected trades. The fitted format determines what was taken; where it does not, the model's own tuples do.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from pulse.stream.revisions import KIND, KNOWN, Revisions, with_reason
 
 
 class MatchedTrades(NamedTuple):
-    """What a fit took of a file of trades: all but some codes; corrected trades as corrected, or as first reported."""
+    """The rows that a fit took of a trade file: all but some codes; corrected trades as corrected, or as first reported."""
 
     left_out: frozenset[int] = frozenset()
     corrected: bool = True
@@ -46,7 +45,7 @@ ALL = MatchedTrades()
 
 
 def for_model(found: Corrections, model: Model) -> Recorded:
-    """The corrections that the model's tuples ask for, and those that they do not, set aside with the reason."""
+    """Return the corrections that the model's tuples need, and the others, set aside with the reason."""
     ways = {_taken(format) for format in formats_of(model.manifest.history)}
     (known,) = ways if len(ways) == 1 else (None,)
     taken = _likeliest(found, model) if known is None else known
@@ -71,7 +70,7 @@ def for_model(found: Corrections, model: Model) -> Recorded:
 
 
 def _taken(format: Format | None) -> MatchedTrades | None:
-    """What a format takes; None where it does not say, or takes the records: they may have been deleted since."""
+    """Return the rows a format takes; None where it is undefined, or includes the records: they may have been deleted since."""
     if isinstance(format, TaqParquet):
         return TRADES
     if isinstance(format, TaqFormat) and format.corrections is not None:
@@ -81,28 +80,28 @@ def _taken(format: Format | None) -> MatchedTrades | None:
 
 
 def _records(found: Corrections) -> Revisions:
-    """Deletions of the records, as if they were trades."""
+    """Delete the correction records, as if they were trades."""
     at = _times(found.records, found.revisions.schema)
     rows = np.arange(len(at))
     return revisions_of(found.records, found.revisions.schema, rows, ["-D"] * len(rows), at)
 
 
 def _likeliest(found: Corrections, model: Model) -> MatchedTrades:
-    """The way that explains best what the model holds at the instants where ways differ."""
+    """Return the way of fitting that best explains the model's tuples at the instants where ways differ."""
     schema, since = found.revisions.schema, TupleHistory(model).since()
     assert found.tuples is not None
     units = TupleUnits(model.schema, model.accents)
     units.check(str(model.path))
     every = found.tuples, *_replaced(found.revisions), found.records
     first, old, new, records = (
-        _kept(units.undone(as_tuples(table, schema)), schema, since) for table in every
+        _within_history(units.undone(as_tuples(table, schema)), schema, since) for table in every
     )
-    asked = pa.concat_tables([old, records])
-    if not asked.num_rows:
-        return FIRST  # all ways are one, as far as tuples are kept
-    near = np.isin(_times(first, schema), _times(asked, schema))
+    differing = pa.concat_tables([old, records])
+    if not differing.num_rows:
+        return FIRST  # all ways agree on the tuples that are kept
+    near = np.isin(_times(first, schema), _times(differing, schema))
     tables = [first.filter(pa.array(near)), old, new, records]
-    codes = row_codes(pa.concat_tables([*tables, _held(model, asked)]).combine_chunks())
+    codes = row_codes(pa.concat_tables([*tables, _held(model, differing)]).combine_chunks())
     cuts = np.cumsum([table.num_rows for table in tables])
     of_first, of_old, of_new, of_records, there = (Counter(one.tolist()) for one in np.split(codes, cuts))
     shown = of_first - of_old + of_new
@@ -111,22 +110,22 @@ def _likeliest(found: Corrections, model: Model) -> MatchedTrades:
 
 
 def _replaced(revisions: Revisions) -> tuple[pa.Table, pa.Table]:
-    """Old and new tuples of the replacements."""
+    """Return the old and new tuples of the replacements."""
     both = (revisions.old_rows >= 0) & (revisions.new_rows >= 0)
     tuples = revisions.table.drop_columns([KIND, KNOWN])
     return tuples.take(pa.array(revisions.old_rows[both])), tuples.take(pa.array(revisions.new_rows[both]))
 
 
 def _held(model: Model, rows: pa.Table) -> pa.Table:
-    """The model's tuples at the instants of these rows; all in the units of the stream's start."""
+    """Read the model's tuples at the instants of these rows; all in the units of the stream's start."""
     schema = model.schema
     keys = tuple(rows.column(name).combine_chunks() for name in schema.key_names)
     regions = Regions.of_instants(keys, _times(rows, schema))
     return as_tuples(TupleHistory(model).read(regions, neighbours=0), schema)
 
 
-def _kept(rows: pa.Table, schema: StreamSchema, since: int | None) -> pa.Table:
-    """The rows of the time of which a model keeps tuples: those before tell nothing of how it was fitted."""
+def _within_history(rows: pa.Table, schema: StreamSchema, since: int | None) -> pa.Table:
+    """Filter rows of the time for which a model keeps tuples: earlier ones give no evidence of how it was fitted."""
     return rows if since is None else rows.filter(pa.array(_times(rows, schema) >= since))
 
 

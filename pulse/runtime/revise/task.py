@@ -1,8 +1,8 @@
-"""What one task of a revision does: the touched keys of some files of a stored model, refitted from their tuples.
+"""Run one task of a revision: refit the touched keys of some files of a stored model from their tuples.
 
-The same function runs in this process and in Spark's workers. A task is told the model, the version to come and where its share
-of the revisions lies; it writes layers, logs and what is set aside into the model's folder, where nobody reads them yet, and
-hands back figures. Nothing else crosses to the driver.
+The same function runs in this process and in Spark's workers. A task gets the model, the next version and the file with its share
+of the revisions; it writes layers, logs and rejected rows into the model's folder, where no reader sees them yet, and returns
+figures. Nothing else crosses to the driver.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pulse.operators.refit.api import Refitted, refit
 from pulse.operators.units.key_ends import Drops
 from pulse.runtime.fit.append_ends import ends_of_keys, over_ends, write_ends
 from pulse.runtime.revise.key_cache import ByKey, TupleMemory
-from pulse.runtime.revise.repeats import ALREADY, Watched, repeated
+from pulse.runtime.revise.repeats import ALREADY, RecordingSource, repeated
 from pulse.runtime.revise.rounds import RevisionRound, rounds_of
 from pulse.store.errors import HistoryGoneError
 from pulse.store.manifest import LayerFile
@@ -43,15 +43,15 @@ from pulse.store.versions.writer import LayerFacts, RevisionTarget
 from pulse.stream.revisions import KNOWN, REASON, Revisions, with_reason
 
 MANY, OFTEN = 4, 32
-"""From so many rounds on, and tuples from so many revisions on, the touched keys are held in memory,"""
+"""Thresholds for caching the touched keys in memory: number of rounds, and for tuples also number of revisions."""
 IN_MEMORY = 20_000_000
-"""unless the model is of more tuples than this."""
+"""The largest model, in tuples, whose touched keys are cached."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """``units`` that share no key with those of another task, and the file in the model's folder that holds their revisions; of
-    a dry run, which writes none, the revisions themselves."""
+    """A task: ``units`` that share no key with another task's, and ``draft``, the file in the model's folder with their
+    revisions; in a dry run, which writes none, the revisions themselves."""
 
     number: int
     units: tuple[ReadUnit, ...]
@@ -60,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ReviseJob:
-    """All a worker must know. ``dry``: nothing is written, only counted; ``once``: what is recorded already is set aside."""
+    """The job description for workers. ``dry``: count only, write nothing; ``once``: set repeated insertions aside."""
 
     target: RevisionTarget
     spec: FitSpec
@@ -73,7 +73,7 @@ class ReviseJob:
 
 @dataclass
 class Done:
-    """What became of a task: figures, and the names of what it wrote."""
+    """The outcome of a task: figures, and the names of the files it wrote."""
 
     counts: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
@@ -84,16 +84,16 @@ class Done:
     ends: str | None = None
 
     def to_json(self) -> str:
-        """For the way to the driver."""
+        """Encode for the driver."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_json(cls, text: str) -> Done:
-        """What :meth:`to_json` gave."""
+        """Decode the text of :meth:`to_json`."""
         return cls(**json.loads(text))
 
     def facts(self) -> list[LayerFacts]:
-        """The layers that were written."""
+        """Return the layers that were written."""
         return [LayerFacts(one["part"], LayerFile(**one["layer"]), one["statistics"]) for one in self.layers]
 
 
@@ -108,9 +108,9 @@ def revise_units(job: ReviseJob, number: int) -> Done:
 
 
 class _State:
-    """A task's keys while their revisions are applied: what the model says of them, with the rounds so far on top.
+    """The state of a task's keys while revisions are applied: the model's rows, overlaid with the rounds so far.
 
-    ``given`` are the revisions as they came, ``revisions`` the same in the units of the stream's start.
+    ``given``: the revisions as given; ``revisions``: the same in the units of the stream's start.
     """
 
     def __init__(self, job: ReviseJob, model: Model, task: Task, given: Revisions) -> None:
@@ -128,15 +128,15 @@ class _State:
         self.ends = ends_of_keys(model, _key_table(revisions))
         self.revised_ends = False
         self._names = model.schema.arrow_schema().names
-        self._tuples: TupleMemory | None = None  # of all keys, where they are asked for often
+        self._tuples: TupleMemory | None = None  # of all keys, where they are read often
         self._segments: ByKey | None = None
         self._final = False
-        self._text_of: dict[int, str] = {}  # of keys, by their rank
+        self._text_of: dict[int, str] = {}  # key texts by rank
         self._withdrawn = model.schema.arrow_schema().empty_table()
         self._put = self._withdrawn
 
     def run(self) -> None:
-        """All rounds, one after the other."""
+        """Apply all rounds in order."""
         found, ranks = rounds_of(self.revisions, applied=self.job.applied, keep=self.job.keep)
         texts = key_texts(list(self.revisions.keys), self.revisions.table.num_rows).to_pylist()
         self._text_of = dict(zip(ranks.tolist(), texts, strict=True))
@@ -151,13 +151,13 @@ class _State:
             self._round(one, ranks)
 
     def _round(self, one: RevisionRound, ranks: IntArray) -> None:
-        """A round at once; where history that is needed is gone, key by key, and then revision by revision."""
+        """Apply a round at once; where needed history is gone, key by key, and then revision by revision."""
         some = self.revisions.take(one.elements)
         try:
             self._apply(some, one.known, ranks, one.elements)
         except HistoryGoneError as gone:
             if self.history.since() is None:
-                raise  # not too old: there are no tuples to refit from at all
+                raise  # the revision is not too old: there are no tuples to refit from at all
             if len(one.elements) == 1:
                 self._set_aside(one.elements, str(gone))
                 return
@@ -168,7 +168,7 @@ class _State:
                 self._round(replace(one, elements=part), ranks)
 
     def _apply(self, some: Revisions, known: dict[int, int], ranks: IntArray, elements: IntArray) -> None:
-        tuples = Watched(self.tuples)
+        tuples = RecordingSource(self.tuples)
         refitted = refit(
             self.spec,
             tuples,
@@ -189,9 +189,8 @@ class _State:
         self._note(refitted, _Known({self._text_of[rank]: moment for rank, moment in known.items()}))
         self.counts.update(asdict(refitted.counts))
         if refitted.aside.num_rows:
-            refused = self.given.take(
-                elements[~applied]
-            ).table  # as they came, and in the order of the reasons
+            # As given, and in the order of the reasons.
+            refused = self.given.take(elements[~applied]).table
             reasons = refitted.aside.column(REASON).to_pylist()
             units = " (in the units of the start)" if self.units.is_told_by_tuples else ""
             self.asides.append(with_reason(refused, [f"{reason}{units}" for reason in reasons]))
@@ -201,11 +200,11 @@ class _State:
             self.tuples_more += int((done.new_rows >= 0).sum()) - int((done.old_rows >= 0).sum())
             if self._tuples is None:
                 self.history = self.recorded.after(Revisions.concat(self.logged).table)
-            elif not self._final:  # nobody asks again
+            elif not self._final:  # the last round's tuples are not read again
                 self._tuples.apply(done)
 
     def _note(self, refitted: Refitted, moment: _Known) -> None:
-        """Take what was withdrawn and put in."""
+        """Record the withdrawn and inserted segments of a round."""
         old, new = refitted.old, refitted.new
         if len(old) or len(new):
             self.rounds.append(Round(old, new, moment.of(old), moment.of(new)))
@@ -217,7 +216,7 @@ class _State:
                 self.ends = self.ends.slice(0, 0)
 
     def _lay_over(self, old: pa.Table, new: pa.Table) -> None:
-        """Let what is read from now on show a round."""
+        """Overlay a round on the segments read from now on."""
         gone = Overlay([(1, _withdrawing(old))], self.model.schema)
         if self._segments is not None:
             texts = sorted({*_texts(old, self.model), *_texts(new, self.model)})
@@ -228,7 +227,7 @@ class _State:
         self._put = pa.concat_tables([gone.over(self._put), new])
 
     def _is_empty(self, refitted: Refitted) -> bool:
-        """Whether a stream without key has no tuple left; only looked into if its newest was deleted."""
+        """Return whether a stream without key has no tuple left; only checked if its newest was deleted."""
         ends = self.ends.column("ref").cast(pa.int64()).to_numpy()
         if not len(ends) or not len(refitted.log) or refitted.log.times.max() < ends.max():
             return False
@@ -242,13 +241,13 @@ class _State:
         self.counts.update({"revisions": len(some), "aside": len(some)})
 
     def tuples(self, regions: Regions) -> pa.Table:
-        """The tuples in some regions, and one before and after each."""
+        """Read the tuples in some regions, and one before and after each."""
         if self._tuples is not None:
             return self._tuples.read(regions)
         return self.history.read(regions, neighbours=1)
 
     def segments(self, regions: Regions) -> SegmentBatch:
-        """The segments that may meet some regions, of all keys that they name."""
+        """Read the segments that may overlap some regions, of all their keys."""
         if self._segments is not None:
             texts = sorted(set(key_texts(list(regions.keys), len(regions)).to_pylist()))
             return self._batch(self._segments.of_all(texts))
@@ -271,7 +270,7 @@ class _State:
         return pa.Table.from_batches([batch.to_arrow()]).select(self._names)
 
     def done(self) -> Done:
-        """Write, and say what was written."""
+        """Write layers, logs and rejected rows, and return the outcome."""
         target, number = self.job.target, self.task.number
         done = Done(counts=dict(self.counts), tuples=self.tuples_more)
         if self.asides:
@@ -292,7 +291,7 @@ class _State:
         return done
 
     def _by_unit(self, rounds: list[Round]) -> Iterable[tuple[ReadUnit, list[Round]]]:
-        """The rounds' rows of each unit; keys that no unit has yet go to the first."""
+        """Split the rounds' rows by unit; keys that no unit has yet go to the first."""
         if len(self.task.units) == 1:
             return [(self.task.units[0], rounds)] if rounds else []
         homes = _homes(self.model, self.task.units, self.revisions)
@@ -316,8 +315,8 @@ class _State:
 
 
 def set_aside(job: ReviseJob, rows: pa.Table, number: int) -> Done:
-    """Keep revisions, as they came, that are not applied; what is said of them."""
-    first = pc.not_equal(rows.column("kind"), "+U")  # of a replacement both rows are there
+    """Store revisions that are not applied, as given, and return their counts and reasons."""
+    first = pc.not_equal(rows.column("kind"), "+U")  # a replacement has two rows
     texts = rows.filter(first).column(REASON).to_pylist()
     if not job.dry:
         job.target.aside(rows, number)
@@ -329,23 +328,23 @@ def set_aside(job: ReviseJob, rows: pa.Table, number: int) -> Done:
 
 
 class _Known:
-    """Since when what a round changes of a key is known."""
+    """The known times of a round's changes, by key."""
 
     def __init__(self, by_text: dict[str, int]) -> None:
         self._by_text = by_text
 
     def of(self, batch: SegmentBatch) -> IntArray:
-        """Per segment."""
+        """Return the known time per segment."""
         columns = [batch.column(name) for name in batch.schema.key_names]
         texts = key_texts(columns, len(batch)).to_pylist()
         return np.array([self._by_text[text] for text in texts], dtype=np.int64)
 
 
 def reason_kind(reason: str) -> str:
-    """The first words of a reason: what it has in common with others.
+    """Return the kind of a reason: its text before the first colon.
 
-    >>> reason_kind("deletion of what never was: symbol='IBM', at …")
-    'deletion of what never was'
+    >>> reason_kind("deletion of a tuple that is not recorded: symbol='IBM', at …")
+    'deletion of a tuple that is not recorded'
     """
     return reason.partition(":")[0]
 
@@ -357,13 +356,13 @@ def _texts(rows: pa.Table, model: Model) -> list[str]:
 
 
 def _key_table(revisions: Revisions) -> pa.Table:
-    """The distinct keys of revisions."""
+    """Return the distinct keys of revisions."""
     names = list(revisions.schema.key_names)
     return revisions.table.select(names).group_by(names).aggregate([]) if names else pa.table({})
 
 
 def _by_key(revisions: Revisions, elements: IntArray, ranks: IntArray) -> list[IntArray]:
-    """The elements of each key; one that moves a key counts for the key it comes from, and binds the two."""
+    """Group elements by key; one that moves a tuple to another key connects the two keys."""
     old, new = revisions.old_rows[elements], revisions.new_rows[elements]
     first = ranks[np.where(old >= 0, old, new)]
     second = ranks[np.where(new >= 0, new, old)]
@@ -381,21 +380,21 @@ def _by_key(revisions: Revisions, elements: IntArray, ranks: IntArray) -> list[I
 
 
 def _dated(revisions: Revisions, applied: int) -> Revisions:
-    """With the instant of now where none is said: the log is read later."""
+    """Fill missing known times with ``applied``: the log is read later."""
     known = revisions.table.column(KNOWN).fill_null(pa.scalar(applied, pa.int64()).cast(pa.timestamp("us")))
     at = revisions.table.column_names.index(KNOWN)
     return Revisions(revisions.schema, revisions.table.set_column(at, KNOWN, known))
 
 
 def _withdrawing(rows: pa.Table) -> pa.Table:
-    """Segments as the rows of a layer that withdraw them."""
+    """Return the layer rows that withdraw segments."""
     n, us = rows.num_rows, pa.timestamp("us")
     own = {KIND: pa.repeat("-D", n), KNOWN_FROM: pa.repeat(pa.scalar(0, us), n), KNOWN_TO: pa.nulls(n, us)}
     return pa.table({**own, **{name: rows.column(name) for name in rows.column_names}})
 
 
 def keys_condition(model: Model, keys: Sequence[pa.Array]) -> Any:
-    """On the columns of keys: rows that may be of one of these; None where there is one key only."""
+    """Return a filter on the key columns for rows that may have one of these keys; None for a stream without key columns."""
     condition = None
     for name, column in zip(model.schema.key_names, keys, strict=True):
         own = ds.field(name).isin(pc.unique(column))
@@ -404,7 +403,7 @@ def keys_condition(model: Model, keys: Sequence[pa.Array]) -> Any:
 
 
 def _near(model: Model, regions: Regions, condition: Any) -> Any:
-    """And on where segments refer to: row groups that hold nothing near are not read."""
+    """Narrow a filter by segments' reference times, so that row groups far from the regions are not read."""
     longest = model.manifest.statistics.get("longest_microseconds")
     if not len(regions) or longest is None:
         return condition
@@ -423,7 +422,7 @@ def _instant(microseconds: int) -> pa.Scalar:
 
 
 def _homes(model: Model, units: tuple[ReadUnit, ...], revisions: Revisions) -> dict[str, int]:
-    """By text of the key, which of the units has it."""
+    """Map key texts to the unit that has them."""
     found: dict[str, int] = {}
     for i, unit in enumerate(units):
         for text in keys_in(model, unit, revisions):
@@ -432,7 +431,7 @@ def _homes(model: Model, units: tuple[ReadUnit, ...], revisions: Revisions) -> d
 
 
 def keys_in(model: Model, unit: ReadUnit, revisions: Revisions) -> set[str]:
-    """The texts of those keys of revisions that a unit holds."""
+    """Return the texts of the revisions' keys that a unit holds."""
     names = list(model.schema.key_names)
     if not names:
         return {""}

@@ -1,4 +1,4 @@
-"""Batches of segments as Spark DataFrames, and back.
+"""Convert batches of segments to Spark DataFrames, and back.
 
 Both directions go through Arrow. ``ref`` is ``TIMESTAMP_NTZ``: it is UTC by definition and must not move with the
 session's time zone. Types that Spark lacks are widened on the way there (unsigned integers, half floats) and
@@ -41,14 +41,14 @@ _WIDER = {
 
 
 def spark_schema(schema: StreamSchema, bookkeeping: Iterable[str] = ()) -> T.StructType:
-    """The columns of a batch for Spark, for functions given to ``mapInArrow`` to declare what they return."""
+    """Return the Spark columns of a batch, for functions given to ``mapInArrow`` to declare their output."""
     return T.StructType(
         [T.StructField(field.name, _to_spark(field.type)) for field in _arrow_schema(schema, bookkeeping)]
     )
 
 
 def for_spark(batch: SegmentBatch) -> pa.RecordBatch:
-    """The batch with exactly the Arrow types of :func:`spark_schema`: what a ``mapInArrow`` function yields."""
+    """Cast the batch to the exact Arrow types of :func:`spark_schema`, which a ``mapInArrow`` function yields."""
     wanted = _arrow_schema(batch.schema, batch.bookkeeping)
     columns = [
         column if column.type == field.type else column.cast(field.type)
@@ -58,30 +58,33 @@ def for_spark(batch: SegmentBatch) -> pa.RecordBatch:
 
 
 def spark_struct(schema: pa.Schema) -> T.StructType:
-    """Any Arrow columns as Spark's, widened where Spark lacks a type."""
+    """Convert any Arrow schema to Spark's, widened where Spark lacks a type."""
     return T.StructType([T.StructField(field.name, _to_spark(_widened(field))) for field in schema])
 
 
 def fitted_to_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with exactly the Arrow types of :func:`spark_struct`."""
+    """Cast the batch to the exact Arrow types of :func:`spark_struct`."""
     wanted = pa.schema([(field.name, _widened(field)) for field in batch.schema])
     return batch if batch.schema.types == wanted.types else batch.cast(wanted)
 
 
 def to_spark(batch: SegmentBatch, spark: SparkSession) -> DataFrame:
-    """The segments as a DataFrame."""
+    """Convert the segments to a DataFrame."""
     table = pa.Table.from_batches([for_spark(batch)])
     return spark.createDataFrame(table, schema=spark_schema(batch.schema, batch.bookkeeping))
 
 
 def from_spark(frame: DataFrame, schema: StreamSchema, *, at_rest: bool = True) -> SegmentBatch:
-    """The DataFrame's segments as one batch. **Runs the query and brings all its rows to the driver**: for results and
-    small models. Work on large ones with ``frame.mapInArrow`` and :meth:`SegmentBatch.from_arrow` in the workers."""
+    """Collect the DataFrame's segments in one batch.
+
+    **Runs the query and brings all its rows to the driver**: for results and small models. Work on large ones with
+    ``frame.mapInArrow`` and :meth:`SegmentBatch.from_arrow` in the workers.
+    """
     return SegmentBatch.from_arrow(frame.toArrow(), schema, at_rest=at_rest)
 
 
 def arrow_schema_of(frame: DataFrame) -> pa.Schema:
-    """The Arrow types that a DataFrame's columns have in ``mapInArrow``."""
+    """Return the Arrow types of a DataFrame's columns in ``mapInArrow``."""
     return to_arrow_schema(frame.schema, timezone="UTC")
 
 
@@ -90,7 +93,7 @@ def _arrow_schema(schema: StreamSchema, bookkeeping: Iterable[str]) -> pa.Schema
 
 
 def _widened(field: pa.Field) -> pa.DataType:
-    """The Arrow type that Spark can hold all values of the field in."""
+    """Return the Arrow type in which Spark can hold all values of the field."""
     type_ = field.type
     if type_ in _SAME or pa.types.is_list(type_) or pa.types.is_decimal128(type_):
         return type_

@@ -1,4 +1,4 @@
-"""What workers raise, as the error it was: Spark reports a Python exception as text inside its own."""
+"""Restore the errors of workers: Spark reports a Python exception as text inside its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from pulse.core.errors import PulseError
 
-# The last line of a traceback: the error's full name, then its message, up to the next line that is none of it.
+# The last line of a traceback: the error's full name, then its message, up to the next line that is not part of it.
 _RAISED = re.compile(
     r"^\s*(pulse\.[\w.]+\.\w+): (.*?)(?=\n\s*(?:at |\n|Driver stacktrace|\t)|\Z)", re.MULTILINE | re.DOTALL
 )

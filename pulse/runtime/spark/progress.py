@@ -1,4 +1,4 @@
-"""How far Spark is: tasks done and tasks to do of the stages that run, told while an action is under way."""
+"""Report Spark's progress during an action: tasks done, of all tasks of the active stages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PAUSE = 0.2  # seconds between two looks
+_PAUSE = 0.2  # seconds between two polls
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Secret settings on their way to Spark's JVM: through a file that only this user can read, never on a command line.
+"""Pass secret settings to Spark's JVM through a file that only this user can read, never on a command line.
 
-PySpark starts the JVM with all settings as arguments, which every user of the machine can list. Those that hold a secret are
-written to a file of mode 600 instead, which Spark reads when it starts (``--properties-file``) and which is gone after that.
+PySpark starts the JVM with all settings as arguments, which every user of the machine can list. Settings with a secret are
+written to a file of mode 600 instead, which Spark reads when it starts (``--properties-file``) and which is then removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPECIAL = " =:#!"
 
 
 def secret_settings(settings: Mapping[str, object]) -> dict[str, str]:
-    """Those settings that must not be on a command line, where starting Spark would put them: not if its JVM runs already."""
+    """Return the settings that must not be on the command line that starts Spark; none if its JVM runs already."""
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return {}
     return {
@@ -36,7 +36,7 @@ def secret_settings(settings: Mapping[str, object]) -> dict[str, str]:
 
 @contextmanager
 def handed_over(settings: Mapping[str, str]) -> Iterator[None]:
-    """Hand settings to the JVM that is started meanwhile."""
+    """Pass settings to the JVM that starts in this block."""
     if not settings:
         yield
         return
@@ -62,7 +62,7 @@ def handed_over(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _escaped(text: str) -> str:
-    """A key or a value as a file of Java's properties has it."""
+    """Escape a key or a value for a Java properties file."""
     plain = "".join(f"\\{one}" if one in _SPECIAL else one for one in text.translate(_ESCAPED))
     return "".join(one if one.isascii() else _unicode(one) for one in plain)
 

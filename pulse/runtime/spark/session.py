@@ -1,4 +1,4 @@
-"""The Spark session Pulse runs in: Java found, workers that can import Pulse, quiet and local defaults."""
+"""Create the Spark session that Pulse runs in: find Java, let workers import Pulse, set quiet and local defaults."""
 
 from __future__ import annotations
 
@@ -51,21 +51,25 @@ def session(
     environment: str | os.PathLike[str] | None = None,
     **conf: str | int | bool,
 ) -> SparkSession:
-    """The running Spark session, or a new one on ``master``: else what ``PULSE_MASTER`` names, else all cores of this machine.
+    """Return the running Spark session, or start one.
 
-    The workers of a cluster are shipped the package that this process runs. ``environment``, else ``PULSE_ENVIRONMENT``, names an
-    archive that `pulse ship` wrote, for workers that do not have what the package needs.
+    A session that already runs is returned as it is, with those settings of ``conf`` that can change at run time. The workers of
+    a cluster receive the package that this process runs.
 
-    ``conf`` are Spark settings, ``session(**{"spark.executor.memory": "4g"})``; they override ours. A session that
-    already runs is returned as it is, with those of ``conf`` that can change at run time set on it.
-    ``warm`` compiles every kernel first, so that the workers find them in the cache instead of compiling each for
-    itself: worth it where many workers start at once on a cold cache.
+    Parameters
+    ----------
+    master : Spark master; default ``PULSE_MASTER``, else that of ``spark-submit``, else all cores of this machine
+    app_name : name of the application, default ``"pulse"``
+    warm : compile every kernel first, default False
+        Workers then load them from the cache instead of compiling each: worth it where many start at once on a cold cache.
+    environment : archive written by `pulse ship`, for workers without the package's dependencies; default ``PULSE_ENVIRONMENT``
+    **conf : Spark settings, ``session(**{"spark.executor.memory": "4g"})``; they override ours
     """
     if warm:
         warm_kernels()
     if is_running():
         return _reconfigured(SparkSession.builder.getOrCreate(), conf)
-    # Said of every use of Arrow or pandas. The pandas range in setup.cfg is one our own tests ran with.
+    # Raised by every use of Arrow or pandas. The pandas range in setup.cfg is one that our own tests ran with.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     master = chosen_master(master)
     local = is_local(master)
@@ -101,7 +105,7 @@ def session(
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """Ctrl-C counts when Spark has started: a JVM whose launch is broken off lives on, with nobody to tell it to end."""
+    """Defer Ctrl-C until Spark has started: a JVM whose launch is interrupted lives on without anyone to end it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -114,7 +118,7 @@ def _starting() -> Iterator[None]:
     try:
         yield
     finally:
-        # Where it is another, Spark has put its own in place, which ends jobs as well.
+        # Another handler is Spark's own, which ends jobs as well.
         if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, before)
     if seen:
@@ -122,45 +126,45 @@ def _starting() -> Iterator[None]:
 
 
 def hush(spark: SparkSession) -> None:
-    """Let Spark log nothing more: what is cut short complains at length, to nobody's use."""
-    with suppress(Py4JError):  # it may have been cut short itself
+    """Turn off Spark's log: an interrupted session writes long and useless errors."""
+    with suppress(Py4JError):  # it may have been interrupted itself
         spark.sparkContext.setLogLevel("OFF")
 
 
 def chosen_master(given: str | None = None) -> str:
-    """The master that was given, or the one of the environment, or the one of ``spark-submit``, or this machine."""
+    """Return the given master, else that of the environment, else that of ``spark-submit``, else this machine."""
     return given or os.environ.get("PULSE_MASTER") or _submitted() or "local[*]"
 
 
 def _submitted() -> str | None:
-    """The master that ``spark-submit`` was told, if it runs this process."""
+    """Return the master of ``spark-submit``, if it runs this process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return None
-    SparkContext._ensure_initialized()  # else there is nobody to ask
+    SparkContext._ensure_initialized()  # connects to the JVM that holds the setting
     return SparkConf().get("spark.master")
 
 
 def is_local(master: str) -> bool:
-    """Whether a master is this machine alone, where workers see what the driver sees."""
+    """Return whether a master is this machine alone, where workers see the driver's files."""
     return master.startswith("local")
 
 
 def _choose_interpreters(workers: str) -> None:
-    """The workers' Python as asked, or as the environment says, or the path of this one; the driver's is this one.
+    """Set the workers' Python: as given, else as in the environment, else the path of this one; the driver's is this one.
 
-    PySpark reads both from the environment alone; ``spark.pyspark.python`` is otherwise only heard by ``spark-submit``.
+    PySpark reads both from the environment only; ``spark.pyspark.python`` otherwise only affects ``spark-submit``.
     """
     os.environ["PYSPARK_PYTHON"] = workers or os.environ.get("PYSPARK_PYTHON") or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def is_running() -> bool:
-    """Whether Spark was started in this process and still runs."""
+    """Return whether Spark was started in this process and still runs."""
     return SparkContext._active_spark_context is not None
 
 
 def settings(*, local: bool) -> dict[str, str]:
-    """Our defaults, by Spark's names.
+    """Return our defaults, by Spark's names.
 
     State is kept in RocksDB and encoded as Avro from the first checkpoint on: with the default encoding a
     checkpoint cannot be read after the state's schema has grown. Timestamps are UTC (semantics 1.1).
@@ -189,8 +193,8 @@ def settings(*, local: bool) -> dict[str, str]:
 def warm_kernels() -> None:
     """Compile all kernels into the on-disk cache, which the workers of this machine then load from.
 
-    The workers are forked from a daemon that the JVM starts, never from this process, so the cache is the
-    only way from here to them; workers on other machines fill a cache of their own, or are shipped one (`pulse ship`).
+    The workers are forked from a daemon that the JVM starts, never from this process, so they can only share the cache; workers
+    on other machines fill their own cache, or are shipped one (`pulse ship`).
     """
     from pulse.kernels._jit import warm
 
@@ -209,14 +213,14 @@ def _reconfigured(spark: SparkSession, conf: dict[str, str | int | bool]) -> Spa
 
 
 def _log_settings(folder: Path) -> Path:
-    """Spark's logging from its first line on; ``setLogLevel`` would come after the start-up's chatter."""
+    """Configure Spark's logging from its first line on; ``setLogLevel`` would come after the messages of the start."""
     file = folder / "log4j2.properties"
     file.write_text(_LOG4J)
     return file
 
 
 def _scratch_folder() -> Path:
-    """A folder for what Spark would otherwise leave in the working directory; gone when the process ends."""
+    """Return a folder for files that Spark would otherwise leave in the working directory; removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="pulse-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

@@ -1,8 +1,8 @@
-"""What Spark's processes say of nothing, left out of what they write to stderr.
+"""Filter harmless lines from Spark's stderr.
 
-The JVM and, through it, Python workers write to the stderr that the JVM was started with. Nothing there can be told to be quiet:
-PySpark's worker for stateful operators prints its progress, and Java warns of a module that Spark asks for. So the JVM is
-started with a pipe instead, and all lines are passed on but those that are known to mean nothing.
+The JVM and, through it, Python workers write to the stderr that the JVM was started with, and have no switch to be quiet:
+PySpark's worker for stateful operators prints its progress, and Java warns of a module that Spark requests. So the JVM is
+started with a pipe instead, and all lines except the known harmless ones are passed on.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ CHATTER = (
     b"Streaming TransformWithStateInPandas Python worker ",
     b"WARNING: Using incubator modules: jdk.incubator.vector",
 )
-"""How lines begin that say nothing."""
+"""Prefixes of harmless lines."""
 
-_DRAINED = 0.2  # seconds without a line after which nothing more is waited for
+_DRAINED = 0.2  # seconds without a line after which stderr counts as drained
 
 
-def said(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines that say something; an empty one after chatter belongs to it.
+def drop_chatter(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Drop harmless lines, and an empty line after one.
 
-    >>> list(said([b"Starting Streaming TransformWithStateInPandas Python worker.\\n", b"\\n", b"ERROR\\n", b"\\n"]))
+    >>> lines = [b"Starting Streaming TransformWithStateInPandas Python worker.\\n", b"\\n", b"ERROR\\n", b"\\n"]
+    >>> list(drop_chatter(lines))
     [b'ERROR\\n', b'\\n']
     """
     dropped = False
@@ -41,7 +42,7 @@ def said(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def without_chatter() -> Iterator[None]:
-    """Processes that are started meanwhile write to stderr without chatter, for as long as this process lives."""
+    """Filter the stderr of processes that start in this block, for as long as this process lives."""
     sys.stderr.flush()
     try:
         ours = os.dup(2)
@@ -60,27 +61,27 @@ def without_chatter() -> Iterator[None]:
         os.close(ours)
 
 
-_heard = [0.0]  # when the last line came
+_last_line = [0.0]  # time of the last line
 
 
 def drain() -> None:
-    """Wait until no more lines come that were written before."""
+    """Wait until lines that were written before have been passed on."""
     begin = time.monotonic()
-    while time.monotonic() - max(begin, _heard[0]) < _DRAINED:
+    while time.monotonic() - max(begin, _last_line[0]) < _DRAINED:
         time.sleep(_DRAINED / 10)
 
 
 def _pass_on(read: int, to: int) -> None:
     with os.fdopen(read, "rb") as pipe:
-        for line in said(_timed(pipe)):
+        for line in drop_chatter(_timed(pipe)):
             try:
                 os.write(to, line)
-            except OSError:  # nobody listens any more; but the pipe must not fill up
+            except OSError:  # the reader is gone; but the pipe must not fill up
                 continue
     os.close(to)
 
 
 def _timed(pipe: BinaryIO) -> Iterator[bytes]:
     for line in iter(pipe.readline, b""):
-        _heard[0] = time.monotonic()
+        _last_line[0] = time.monotonic()
         yield line

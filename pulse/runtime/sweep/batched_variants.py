@@ -1,15 +1,15 @@
-"""Variants of a sweep evaluated together: all that lies above their windows as programs, in one pass over blocks of keys.
+"""Evaluate variants of a sweep in batches: the operators above their windows as programs, in one pass over blocks of keys.
 
-Most sweeps differ in the sizes of windows and in constants. Then windows of all sizes come of one walk over the segments, and
-joins, projections, filters and figures of all variants are steps over the windows' columns while these are in the cache::
+The variants of most sweeps differ in the sizes of windows and in constants. Then one walk over the segments yields windows of all
+sizes, and joins, projections, filters and figures of all variants are steps over the windows' columns while these are in the
+cache::
 
-    for each block of keys        windows of all sizes: a few megabytes, whatever the model and the grid
+    for each block of keys        windows of all sizes: a few megabytes, for any model and grid
         for each tile             kernels/samples/vector_program.py
             for each variant
 
-The answer is the one that each variant gives alone (:class:`pulse.runtime.execution.evaluator.FragmentEvaluation`), to which
-everything is left that no program says: other operators and functions, values that are not finite and so an error that names
-them.
+The answer equals that of each variant alone (:class:`pulse.runtime.execution.evaluator.FragmentEvaluation`), which handles
+everything that programs cannot express: other operators and functions, and values that are not finite, an error that names them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from pulse.runtime.execution.evaluator import INTEGRALS, FragmentEvaluation
 from pulse.runtime.execution.scan import Reading, as_scanned
 
 BLOCK_BYTES = 1 << 24
-"""About so much have the columns of a block."""
+"""Approximate size of a block's columns."""
 
 _BYTES = 17  # of a value, its bound and its code
 
 Source = tuple[Node, str, str]
-"""What windows are over: input, function and argument."""
+"""Source of windows: input, function and argument."""
 Place = tuple[Source, int]
-"""Windows that have their places in common: what they are over, and what their size leaves over a multiple of the rate."""
+"""Windows at the same places: their source, and the remainder of their size modulo the rate."""
 
 
 @dataclass
-class _Together:
-    """Variants that read the same, at one rate, and whose windows have the same sets of places."""
+class _Batch:
+    """Variants with the same reading and rate, whose windows have the same sets of places."""
 
     reads: Reading
     keys: Expression
@@ -60,7 +60,7 @@ class _Together:
 
     @property
     def sizes(self) -> dict[Place, tuple[int, ...]]:
-        """Of the windows of each set of places, ascending."""
+        """Return the sizes of the windows at each set of places, ascending."""
         found: dict[Place, set[int]] = {place: set() for place in self.places}
         for job in self.jobs.values():
             for window in _windows(job):
@@ -70,7 +70,7 @@ class _Together:
 
 @dataclass(frozen=True)
 class Tails:
-    """Programs of the variants ``numbers`` (in their order), and of what they are."""
+    """Programs of the variants ``numbers`` (in their order), with what they read."""
 
     numbers: tuple[int, ...]
     attributes: tuple[str, ...]
@@ -82,14 +82,14 @@ class Tails:
     programs: Programs
 
     def summaries(self, relation: Relation) -> dict[int, Summary]:
-        """The figures of each variant on what they read of one unit; of none that is better evaluated alone."""
+        """Return the figures of each variant on one unit's relation; none for variants that must be evaluated alone."""
         relations = self._relations(relation)
         if not _alike(list(relations.values())):
             return {}
         tallies = no_tallies(self.programs)
         for groups in self._blocks(list(relations.values())):
             families: list[Family] = []
-            for source, sizes in self._asked().items():
+            for source, sizes in self._sizes_by_source().items():
                 found = integral_families(relations[source], *source[1:], sizes, self.rate, groups)
                 if found is None:
                     return {}
@@ -102,7 +102,7 @@ class Tails:
         fine = np.flatnonzero(tallies.counts[:, 3] == 0).tolist()
         return {self.numbers[p]: of_tallies(tallies, p, self.attributes, self.rate) for p in fine}
 
-    def _asked(self) -> dict[Source, list[int]]:
+    def _sizes_by_source(self) -> dict[Source, list[int]]:
         found: dict[Source, list[int]] = {}
         for (source, _), sizes in self.sizes.items():
             found.setdefault(source, []).extend(sizes)
@@ -115,10 +115,10 @@ class Tails:
                 if isinstance(leaf, Scan) and leaf not in scanned:
                     scanned[leaf] = as_scanned(relation, leaf)
         evaluation = FragmentEvaluation(scanned, possible=self.possible)
-        return {source: present(evaluation.segments(source[0])) for source in self._asked()}
+        return {source: present(evaluation.segments(source[0])) for source in self._sizes_by_source()}
 
     def _blocks(self, relations: Sequence[Relation]) -> Iterator[slice]:
-        """Ranges of groups, of at least one each."""
+        """Yield ranges of groups, of at least one each."""
         groups = relations[0].groups
         columns = self.programs.columns
         per_group = np.zeros(groups)
@@ -131,8 +131,8 @@ class Tails:
 
 
 def tails(jobs: Sequence[BoundPlan]) -> tuple[Tails, ...]:
-    """The variants that can be evaluated together; what is in none of them is evaluated alone."""
-    found: list[_Together] = []
+    """Batch the variants that can be evaluated together; the others are evaluated alone."""
+    found: list[_Batch] = []
     for number, job in enumerate(jobs):
         if not _is_plain(job):
             continue
@@ -140,14 +140,14 @@ def tails(jobs: Sequence[BoundPlan]) -> tuple[Tails, ...]:
         fragment = job.fragments[-1]
         places = list(dict.fromkeys(_place(window, job.rate) for window in _windows(job)))
         sources = [source for source, _ in places]
-        own = _Together(
+        own = _Batch(
             job.reading(fragment),
             job.keys(fragment),
             job.rate,
             job.query.possible,
             tuple(sorted(places, key=lambda place: (sources.index(place[0]), place[1]))),
         )
-        like = next((one for one in found if _wants(one) == _wants(own)), None)
+        like = next((one for one in found if _batch_key(one) == _batch_key(own)), None)
         if like is None:
             found.append(own)
             like = own
@@ -156,34 +156,34 @@ def tails(jobs: Sequence[BoundPlan]) -> tuple[Tails, ...]:
     return tuple(one for one in made if one is not None)
 
 
-def _wants(one: _Together) -> tuple[Any, ...]:
+def _batch_key(one: _Batch) -> tuple[Any, ...]:
     return one.reads, one.keys, one.rate, one.possible, one.places
 
 
-def _programs(asked: _Together) -> Tails | None:
-    sizes = asked.sizes
+def _programs(batch: _Batch) -> Tails | None:
+    sizes = batch.sizes
     rows = [(place, size) for place, some in sizes.items() for size in some]
     row_of = {row: i for i, row in enumerate(rows)}
     made: dict[int, Program] = {}
     attributes: tuple[str, ...] = ()
-    for number, job in asked.jobs.items():
+    for number, job in batch.jobs.items():
         program = Program(len(rows))
         root = job.fragments[-1].root
         attributes = job.columns.modelled
         try:
-            program.summary(_arc(program, root, asked.rate, row_of), attributes)
+            program.summary(_arc(program, root, batch.rate, row_of), attributes)
         except NoProgramError:
             continue
         made[number] = program
     if not made:
         return None
     programs = together(list(made.values()), len(attributes))
-    given = asked.reads, asked.keys, asked.rate, asked.possible
+    given = batch.reads, batch.keys, batch.rate, batch.possible
     return Tails(tuple(made), attributes, *given, sizes, programs)
 
 
 def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], int]) -> ProgramArc:
-    """What :class:`pulse.runtime.execution.evaluator.FragmentEvaluation` does of a node's samples, as steps."""
+    """Translate a node into steps, as :class:`pulse.runtime.execution.evaluator.FragmentEvaluation` evaluates its samples."""
     match node:
         case Window():
             row = rows[_place(node, rate), _size(node)]
@@ -201,9 +201,9 @@ def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], 
 
 
 def _is_plain(job: BoundPlan) -> bool:
-    """Whether nothing but what programs say is asked, and all of it of windows over ranges."""
-    asks_more = job.errors or job.accents.restating is not None or job.spans is not None
-    if job.rate is None or not job.summary or asks_more or len(job.fragments) > 1:
+    """Return whether programs can express the whole job, over windows on ranges."""
+    needs_more = job.errors or job.accents.restating is not None or job.spans is not None
+    if job.rate is None or not job.summary or needs_more or len(job.fragments) > 1:
         return False
     return _above_windows(job.fragments[-1].root)
 
@@ -218,7 +218,7 @@ def _above_windows(node: Node) -> bool:
 
 
 def _windows(job: BoundPlan) -> Iterator[Window]:
-    """The outermost windows."""
+    """Yield the outermost windows."""
 
     def below(node: Node) -> Iterator[Window]:
         if isinstance(node, Window):
@@ -240,7 +240,7 @@ def _size(window: Window) -> int:
 
 
 def _alike(relations: Sequence[Relation]) -> bool:
-    """Whether all have the same keys in the same order."""
+    """Return whether all have the same keys in the same order."""
     first = relations[0]
     return all(
         one is first
@@ -254,7 +254,7 @@ def _alike(relations: Sequence[Relation]) -> bool:
 
 
 def _columns(families: list[Family], every: int) -> tuple[IntArray, tuple[Any, Any, Any]]:
-    """The columns of all families on the places that all of them have, and the offsets of their stretches there."""
+    """Return the columns of all families at their common places, and the offsets of their stretches there."""
     first = families[0]
     offsets, columns = first.offsets, (first.values, first.err, first.certainty)
     group, begin = first.group, first.first

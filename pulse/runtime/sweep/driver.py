@@ -1,9 +1,9 @@
-"""A what-if sweep: one query over a grid of parameters, in one pass over the model (semantics 5).
+"""Run a what-if sweep: one query over a grid of parameters, in one pass over the model (semantics 5).
 
-Parameters travel to the data. A worker reads its unit once and evaluates every variant on it. Summaries of variants above windows
-are found together (:mod:`pulse.runtime.sweep.batched_variants`). Of others scans, and windows of one size, are shared by all that
-have them; what a variant alone needs is given up before the next, and shared windows when they outgrow their room, so memory
-does not depend on the size of the grid.
+Parameters travel to the data: a worker reads its unit once and evaluates every variant on it. Summaries of variants above windows
+are computed in batches (:mod:`pulse.runtime.sweep.batched_variants`). The other variants share scans, and windows of one size;
+what only one variant needs is freed before the next, and shared windows when they outgrow their cache, so memory does not
+depend on the size of the grid.
 
 Queries with exchanges run variant by variant over what was read: what they shuffle depends on the parameters.
 """
@@ -37,7 +37,7 @@ from pulse.runtime.execution.scan import Reading, as_scanned, read
 from pulse.runtime.io.table_writer import check, write_batches, write_frame
 from pulse.runtime.results.lazy_table import LazyTable
 from pulse.runtime.sweep.batched_variants import Tails, tails
-from pulse.runtime.sweep.provenance import Asked, with_origin
+from pulse.runtime.sweep.provenance import SweepOrigin, with_origin
 from pulse.runtime.sweep.variants import jobs_of
 from pulse.store.model_ref import ModelRef
 from pulse.store.read_units import ReadUnit
@@ -51,7 +51,7 @@ VARIANT = "variant"
 
 
 class SweepError(PulseError, ValueError):
-    """A grid of parameters that is none."""
+    """The grid of parameters is invalid."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ParameterGrid:
 
     @classmethod
     def of(cls, axes: Mapping[str, Any]) -> ParameterGrid:
-        """From lists, ranges, arrays or single values.
+        """Make a grid from lists, ranges, arrays or single values.
 
         >>> len(ParameterGrid.of({"short": [5, 10], "long": range(30, 90, 30)}))
         4
@@ -74,12 +74,12 @@ class ParameterGrid:
                 raise SweepError(f"sweep: parameter :{name} has no values; give at least one")
             made.append((name, tuple(v.item() if hasattr(v, "item") else v for v in listed)))
         grid = cls(tuple(made))
-        _ = grid.types  # values of several kinds are said now, not after the work
+        _ = grid.types  # raise for values of mixed types now, not after the work
         return grid
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters, in order."""
+        """Return the parameters, in order."""
         return tuple(name for name, _ in self.axes)
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class ParameterGrid:
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
-        """The Arrow type of each parameter's column."""
+        """Return the Arrow type of each parameter's column."""
         found = {}
         for name, values in self.axes:
             try:
@@ -105,7 +105,7 @@ class ParameterGrid:
 
 @dataclass(frozen=True)
 class SweepJob:
-    """All that a worker needs to know; picklable. ``tuples`` or segments, or with ``summary`` figures of either."""
+    """The work order of a sweep; picklable. Yields tuples (``tuples``) or segments, or with ``summary`` figures of either."""
 
     query: Query
     queries: tuple[Query, ...]  # bound, one for each variant
@@ -116,22 +116,22 @@ class SweepJob:
 
     @cached_property
     def jobs(self) -> tuple[BoundPlan, ...]:
-        """The job of each variant."""
+        """Return the job of each variant."""
         variants = tuple(zip(self.variants, self.queries, strict=True))
         return jobs_of(self.query, variants, self.paths, tuples=self.tuples, summary=self.summary)
 
     @cached_property
     def variants(self) -> tuple[Values, ...]:
-        """The parameters of each variant."""
+        """Return the parameters of each variant."""
         return tuple(self.grid)
 
     @cached_property
     def tails(self) -> tuple[Tails, ...]:
-        """The variants that are evaluated together."""
+        """Return the batches of variants that are evaluated together."""
         return tails(self.jobs) if self.summary and self.one_pass else ()
 
     def check_end(self, emitted: Any) -> None:
-        """Raise the error of variants that end at an accent, as a query of its own would, with what all of them gave."""
+        """Raise if variants end at an accent, as a query alone would, with the results of all of them."""
         ended = [
             (values, job.accents.ends)
             for values, job in zip(self.grid, self.jobs, strict=True)
@@ -145,30 +145,31 @@ class SweepJob:
 
     @property
     def one_pass(self) -> bool:
-        """Whether every variant is one fragment, so that all can share what was read."""
+        """Return whether every variant is one fragment, so that all can share what was read."""
         return all(len(job.fragments) == 1 for job in self.jobs)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Parameters, then the columns of the answer; of a summary the variant's number instead."""
+        """Return the schema: parameters (in a summary the variant's number), then the columns of the answer."""
         own = self.jobs[0].schema
         types = {VARIANT: pa.int64()} if self.summary else self.grid.types
         _check_names(self.grid, _figure_names(self.jobs[0].columns.modelled) if self.summary else own.names)
         return pa.schema([*types.items(), *own])
 
     def labelled(self, number: int, values: Values, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A variant's rows with what tells them apart."""
-        said = {VARIANT: number} if self.summary else values
+        """Prepend the parameters, or in a summary the number, to a variant's rows."""
+        labels = {VARIANT: number} if self.summary else values
         columns = [
-            pa.repeat(pa.scalar(said[name], self.schema.field(name).type), batch.num_rows) for name in said
+            pa.repeat(pa.scalar(labels[name], self.schema.field(name).type), batch.num_rows)
+            for name in labels
         ]
         return pa.RecordBatch.from_arrays([*columns, *batch.columns], schema=self.schema)
 
 
 def run_on_unit(sweep: SweepJob, unit: ReadUnit) -> Iterator[pa.RecordBatch]:
-    """Every variant on one unit; one that finds nothing gives an empty batch, so that progress can be told.
+    """Run every variant on one unit; a variant without rows yields an empty batch, so that progress can be reported.
 
-    Of a summary every variant has a row, those that are evaluated together in one batch.
+    In a summary every variant has a row; those evaluated together share one batch.
     """
     done: dict[int, Summary] = {}
     of: tuple[Reading, Expression] | None = None
@@ -200,9 +201,16 @@ def run_on_unit(sweep: SweepJob, unit: ReadUnit) -> Iterator[pa.RecordBatch]:
 
 
 class Sweep(LazyTable):
-    """What :meth:`pulse.Session.sweep` gives: lazy, like an answer, with the parameters as first columns.
+    """The lazy result of :meth:`pulse.Session.sweep`: like an answer, with the parameters as first columns.
 
-    A sweep whose query ends at an accent raises as an answer does, with what its variants gave before as ``emitted``.
+    A sweep whose query ends at an accent raises as an answer does; ``emitted`` holds its variants' rows up to the accent.
+
+    Parameters
+    ----------
+    query : the query with open parameters
+    grid : the values of each parameter
+    paths : the stored models by stream
+    spark : returns the Spark session; None runs in this process
     """
 
     def __init__(
@@ -215,19 +223,19 @@ class Sweep(LazyTable):
     ) -> None:
         self.query, self.grid = query, grid
         self._paths, self._spark = paths, spark
-        self._bound = tuple(query.bind(values) for values in grid)  # values that do not fit are said now
+        self._bound = tuple(query.bind(values) for values in grid)  # raise for unfit values now
         self._has_rate = all(one.rate is not None for one in self._bound)
 
     def tuples(self, progress: Progress | None = None) -> DataFrame | pa.Table:
-        """The sampled tuples of every variant."""
+        """Return the sampled tuples of every variant; ``progress`` is called with (done, total)."""
         return self._checked(self._job(tuples=True), progress)
 
     def segments(self, progress: Progress | None = None) -> DataFrame | pa.Table:
-        """The result segments of every variant."""
+        """Return the result segments of every variant; ``progress`` is called with (done, total)."""
         return self._checked(self._job(tuples=False), progress)
 
     def to_arrow(self) -> pa.Table:
-        """The rows of every variant, tuples if the query has a rate, else segments, brought to this process."""
+        """Collect the rows of every variant in this process: tuples if the query has a rate, else segments."""
         found = self.tuples() if self._has_rate else self.segments()
         if isinstance(found, pa.Table):
             return found
@@ -244,7 +252,15 @@ class Sweep(LazyTable):
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> int | None:
-        """Write the tuples (by default where the query has a rate) or segments of every variant; how many rows."""
+        """Write the rows of every variant to a file; return the number of rows.
+
+        Parameters
+        ----------
+        out : name of a Parquet or CSV file; with Spark a name that ends in ``/`` is a folder, whose rows are not counted
+        tuples : tuples (True) or segments (False); default tuples if the query has a rate
+        overwrite : replace an existing file
+        progress : called with (done, total)
+        """
         job = self._job(tuples=self._has_rate if tuples is None else tuples)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
         rows = self._written(job, out, overwrite=overwrite, progress=progress)
@@ -252,9 +268,12 @@ class Sweep(LazyTable):
         return rows
 
     def summary(self, progress: Progress | None = None) -> pa.Table:
-        """Per variant: ``ranges`` in which it holds, ``seconds`` in all, ``certain_seconds``, and of each modelled attribute
-        its time-weighted mean, minimum and maximum. By samples where the query has a rate, else by segments. Its metadata
-        says what was asked (:func:`pulse.runtime.sweep.provenance.origin_of`)."""
+        """Return a row per variant: number of ``ranges`` in which it holds, their ``seconds``, ``certain_seconds``, and of each
+        modelled attribute the time-weighted mean, minimum and maximum.
+
+        Computed from samples if the query has a rate, else from segments. The metadata holds the query and its parameters
+        (:func:`pulse.runtime.sweep.provenance.origin_of`).
+        """
         job = self._job(tuples=self._has_rate, summary=True)
         partial = self._run(job, progress)
         if not isinstance(partial, pa.Table):
@@ -267,28 +286,28 @@ class Sweep(LazyTable):
         table = _summary_table(self.grid, partial, job.jobs[0].columns.modelled)
         streams = {name: str(ModelRef.of(path).path) for name, path in self._paths.items()}
         parameters = {name: list(values) for name, values in self.grid.axes}
-        table = with_origin(table, Asked(self.query.text, parameters, streams))
+        table = with_origin(table, SweepOrigin(self.query.text, parameters, streams))
         job.check_end(table)
         return table
 
     def plot(self, value: str = "seconds", **options: Any) -> Figure:
-        """A picture of one column of the summary: a heat map over two parameters, a line over one. Needs the extra ``plot``."""
+        """Plot one column of the summary: a heat map over two parameters, a line over one. Needs the extra ``plot``."""
         from pulse.plot import plot_sweep
 
         return plot_sweep(self.summary(), self.grid.names, value=value, **options)
 
     def __repr__(self) -> str:
-        axes = ", ".join(f"{name} {_spoken(values)}" for name, values in self.grid.axes)
+        axes = ", ".join(f"{name} {_abbreviated(values)}" for name, values in self.grid.axes)
         engine = "in process" if self._spark is None else "on Spark"
         return f"Sweep({' '.join(self.query.text.split())!r}; {len(self.grid)} variants: {axes}; {engine}, runs when asked)"
 
     def _repr_html_(self) -> str:
-        rows = [(name, len(values), _spoken(values)) for name, values in self.grid.axes]
+        rows = [(name, len(values), _abbreviated(values)) for name, values in self.grid.axes]
         return (
             html.code(self.query.text.strip())
             + html.table(["parameter", "values", ""], rows)
             + html.paragraph(
-                f"{len(self.grid)} variants. Not run: ask for summary(), tuples(), segments() or plot()."
+                f"{len(self.grid)} variants. Not run: call summary(), tuples(), segments() or plot()."
             )
         )
 
@@ -337,7 +356,7 @@ def _in_process(sweep: SweepJob, progress: Progress | None) -> Iterator[pa.Recor
     with ThreadPoolExecutor(threads) as pool:
         for begin in range(0, len(units), threads):
             running = [run_on_unit(sweep, unit) for unit in units[begin : begin + threads]]
-            while running:  # a variant of each unit at a time: no more is held, however many there are
+            while running:  # one variant of each unit at a time bounds memory
                 made = list(pool.map(lambda one: next(one, None), running))
                 running = [one for one, batch in zip(running, made, strict=True) if batch is not None]
                 for batch in made:
@@ -350,8 +369,8 @@ def _in_process(sweep: SweepJob, progress: Progress | None) -> Iterator[pa.Recor
                         progress(done, total)
 
 
-def _spoken(values: tuple[Any, ...]) -> str:
-    """All of a few values, the ends of many."""
+def _abbreviated(values: tuple[Any, ...]) -> str:
+    """List a few values, or the ends of many."""
     few = len(values) <= 4
     return ", ".join(map(str, values)) if few else f"{values[0]}, {values[1]} … {values[-1]} ({len(values)})"
 
@@ -388,7 +407,7 @@ def _summary_table(grid: ParameterGrid, partial: pa.Table, attributes: tuple[str
 
 
 def _figure(summary: Summary, name: str, what: str) -> float | None:
-    """A figure of a variant; None where it never holds, a mean also where it holds for single instants only."""
+    """Return a figure of a variant; None if it never holds, a mean also if it holds at single instants only."""
     figures = summary.attributes.get(name)
     if figures is None or not summary.ranges:
         return None

@@ -1,4 +1,4 @@
-"""What a sweep's summary is of, carried in its own metadata: written to Parquet, it still says what was asked."""
+"""Store a sweep's query, parameters and models in the metadata of its summary, so that a Parquet file still holds them."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ import pyarrow as pa
 METADATA = b"pulse.sweep"
 
 
-class Asked(NamedTuple):
-    """The query of a sweep, the values of each parameter, and the models that its streams were."""
+class SweepOrigin(NamedTuple):
+    """The query of a sweep, the values of each parameter, and the model of each stream."""
 
     query: str
     parameters: dict[str, list[Any]]
     streams: dict[str, str]
 
 
-def with_origin(summary: pa.Table, asked: Asked) -> pa.Table:
-    """The summary, saying what it is of. Values that JSON has no word for are kept as text.
+def with_origin(summary: pa.Table, origin: SweepOrigin) -> pa.Table:
+    """Add the origin to a summary. Values that JSON cannot represent are stored as text.
 
-    >>> asked = Asked("select …", {"short": [5, 10]}, {"S": "prices"})
-    >>> origin_of(with_origin(pa.table({"short": [5, 10]}), asked)) == asked
+    >>> origin = SweepOrigin("select …", {"short": [5, 10]}, {"S": "prices"})
+    >>> origin_of(with_origin(pa.table({"short": [5, 10]}), origin)) == origin
     True
     """
-    said = json.dumps(asked._asdict(), default=str)
-    return summary.replace_schema_metadata({**(summary.schema.metadata or {}), METADATA: said.encode()})
+    text = json.dumps(origin._asdict(), default=str)
+    return summary.replace_schema_metadata({**(summary.schema.metadata or {}), METADATA: text.encode()})
 
 
-def origin_of(summary: pa.Table) -> Asked | None:
-    """What a summary is of, if it says so."""
+def origin_of(summary: pa.Table) -> SweepOrigin | None:
+    """Return the origin of a summary, if its metadata holds one."""
     text = (summary.schema.metadata or {}).get(METADATA)
     if text is None:
         return None
     try:
-        said = json.loads(text)
-        return Asked(str(said["query"]), _lists(said["parameters"]), dict(said.get("streams", {})))
+        found = json.loads(text)
+        return SweepOrigin(str(found["query"]), _lists(found["parameters"]), dict(found.get("streams", {})))
     except (ValueError, TypeError, KeyError, AttributeError):
-        return None  # somebody else's: then nothing is known
+        return None  # metadata of another program
 
 
 def _lists(parameters: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -1,8 +1,8 @@
-"""The jobs of a sweep's variants: planned once, where planning does not look at what their parameters are.
+"""Plan the jobs of a sweep's variants: once for all, where planning does not depend on their parameters.
 
-The sizes of windows matter to no rule but those that narrow the times that are read, or the pairs of a join without equal keys.
-Where there is neither, the plan is optimised with its parameters and bound for each variant; else each variant is planned
-for itself.
+Only two kinds of rules look at window sizes: those that narrow the times that are read, and those for pairs of a join without
+equal keys. Without either, the plan is optimised with its parameters and bound for each variant; else each variant is planned
+separately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def jobs_of(
     tuples: bool,
     summary: bool,
 ) -> tuple[BoundPlan, ...]:
-    """The job of each variant: its parameters, and the query bound to them."""
+    """Return the job of each variant, a pair of its parameters and the query bound to them."""
 
     def planned(bound: Query) -> BoundPlan:
         return prepare(bound, paths, tuples=tuples, summary=summary)
@@ -54,7 +54,7 @@ def jobs_of(
 
 
 def sizes_only(plan: Node) -> bool:
-    """Whether all parameters of a plan are sizes of windows that no rule looks at.
+    """Return whether all parameters of a plan are sizes of windows that no rule looks at.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison
@@ -67,17 +67,17 @@ def sizes_only(plan: Node) -> bool:
         if (isinstance(node, Join) and not node.equal) or (isinstance(node, Scan) and node.at is not None):
             return False
         for field in fields(node):
-            if not (isinstance(node, Window) and field.name == "size") and _looked_at(
+            if not (isinstance(node, Window) and field.name == "size") and _depends(
                 getattr(node, field.name)
             ):
                 return False
     return True
 
 
-def _looked_at(value: Any) -> bool:
-    """Whether there are parameters or points in time in it."""
+def _depends(value: Any) -> bool:
+    """Return whether the value contains parameters or instants."""
     if isinstance(value, Expression):
         return any(isinstance(one, (Parameter, Instant)) for one in parts(value))
     if isinstance(value, tuple):
-        return any(map(_looked_at, value))
+        return any(map(_depends, value))
     return False

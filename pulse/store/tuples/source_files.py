@@ -1,4 +1,4 @@
-"""Sources of a fit, as a manifest remembers them: enough to read the very same tuples again, or to see that they are gone."""
+"""Record the sources of a fit in the manifest, to read the same tuples again or detect that they are gone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESTORE = f"restore it as it was, or fit the model anew with it{_ANEW}"
 
 
 def remember(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
-    """What the manifest says of the files of a fit; of data that were in no file, nothing."""
+    """Return the manifest's entry for the files of a fit; an empty one for data without files."""
     if format is None:
         return {"format": None, "files": []}
     files = []
@@ -47,8 +47,7 @@ def remember(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
 
 
 def checksum(path: str | Path, size: int | None = None) -> str:
-    """The CRC-32 of a file, or of its first ``size`` bytes: with the size it tells whether two files are the same, at the speed
-    of reading."""
+    """Return the CRC-32 of a file, or of its first ``size`` bytes: with the size it identifies a file, as fast as reading."""
     found, piece = 0, bytearray(_PIECE)
     view = memoryview(piece)
     left = Path(path).stat().st_size if size is None else size
@@ -59,9 +58,9 @@ def checksum(path: str | Path, size: int | None = None) -> str:
 
 
 def held_already(history: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
-    """Of the files of a fit to come those that a model is of already, each with the name that the file had then.
+    """Return the files of a coming fit that a model already contains, each with its name at that time.
 
-    A file is the same if it has the same name, size and time, or the same size and checksum. Files without a byte are no data.
+    A file is the same if it has the same name, size and time, or the same size and checksum. Empty files are ignored.
     """
     known = [file for fit in history.get("fits", ()) for file in (fit.get("source") or {}).get("files", ())]
     found: dict[str, str] = {}
@@ -81,7 +80,7 @@ def _is_same(file: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
 
 def _check_not_grown(where: str | Path, history: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """That no file is one that the model holds with more behind it, such as a log that is written to."""
+    """Check that no file extends one that the model contains, such as a log that is being written."""
     known = [file for fit in history.get("fits", ()) for file in (fit.get("source") or {}).get("files", ())]
     newest = {old["path"]: old for old in known}
     for file in given["files"]:
@@ -98,14 +97,15 @@ def _check_not_grown(where: str | Path, history: Mapping[str, Any], given: Mappi
 
 
 def check_new(where: str | Path, history: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """That a model holds none of the files that are to be appended: :class:`HeldAlreadyError` where it holds all or some, or
-    where one has grown since."""
+    """Check that a model contains none of the files to append; raise :class:`HeldAlreadyError` otherwise, or where one has
+    grown.
+    """
     _check_not_grown(where, history, given)
     held = held_already(history, given)
     if not held:
         return
-    told = [path if path == old else f"{path} (as {old})" for path, old in held.items()]
-    listed = ", ".join(told[:3]) + (f" and {len(told) - 3} others" if len(told) > 3 else "")
+    names = [path if path == old else f"{path} (as {old})" for path, old in held.items()]
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
     new = [file["path"] for file in given["files"] if file["path"] not in held]
     if new:
         raise HeldAlreadyError(
@@ -117,18 +117,18 @@ def check_new(where: str | Path, history: Mapping[str, Any], given: Mapping[str,
 
 
 def formats_of(history: Mapping[str, Any]) -> list[Format | None]:
-    """How each fit of a model has read its files; None where it read none, or in a way that is not remembered."""
-    told = [(one.get("source") or {}).get("format") for one in history.get("fits", ())]
-    return [None if one is None else _decoded(one) for one in told]
+    """Return how each fit of a model has read its files; None where it read none, or in a way that is not recorded."""
+    formats = [(one.get("source") or {}).get("format") for one in history.get("fits", ())]
+    return [None if one is None else _decoded(one) for one in formats]
 
 
-def check_unchanged(told: dict[str, Any], where: str) -> Format:
-    """How to read the files again; an error where they are not what was modelled."""
-    if told.get("format") is None:
+def check_unchanged(source: dict[str, Any], where: str) -> Format:
+    """Return the format to read the files again; raise an error where they have changed."""
+    if source.get("format") is None:
         raise HistoryGoneError(
             f"{where}: its tuples were in no file that can be read again; fit the model anew{_ANEW}"
         )
-    for file in told["files"]:
+    for file in source["files"]:
         path = Path(file["path"])
         if not path.is_file():
             raise HistoryGoneError(f"{where}: its tuples were in {path}, which is gone; {_RESTORE}")
@@ -142,16 +142,16 @@ def check_unchanged(told: dict[str, Any], where: str) -> Format:
             raise SourceChangedError(
                 f"{where}: its tuples were in {path}, which has changed since the fit ({how}); {_RESTORE}"
             )
-    return _decoded(told["format"])
+    return _decoded(source["format"])
 
 
 def read_source(
-    told: dict[str, Any], schema: StreamSchema, where: str, coming: Collection[str] = ()
+    source: dict[str, Any], schema: StreamSchema, where: str, coming: Collection[str] = ()
 ) -> Iterator[pa.Table]:
-    """All tuples of the files, in order of arrival; files may lack what is ``coming``."""
-    format = check_unchanged(told, where)
+    """Read all tuples of the files, in order of arrival; files may lack the attributes in ``coming``."""
+    format = check_unchanged(source, where)
     try:
-        for unit in format.units([file["path"] for file in told["files"]]):
+        for unit in format.units([file["path"] for file in source["files"]]):
             for batch in read_unit(format, unit, needed_columns(schema), schema, coming):
                 yield pa.Table.from_batches([batch])
     except PulseError as e:
@@ -166,7 +166,7 @@ def read_unit(
     coming: Collection[str] = (),
     **options: Any,
 ) -> Iterator[pa.RecordBatch]:
-    """The tuples of a unit. Of columns that are ``coming`` and going by accents a file may have none: they are null then."""
+    """Read the tuples of a unit. Columns in ``coming``, which accents add and drop, are null in files that lack them."""
     optional = set(coming) & set(columns)
     lacking = optional - set(format.schema(unit.path).names) if optional else optional
     if schema.time in optional and isinstance(format, (PlainCsv, PlainParquet)):
@@ -182,7 +182,7 @@ def read_unit(
 
 
 def _check_key(column: pa.Array, type_: pa.DataType, place: tuple[Format, Unit, str], before: int) -> None:
-    """Every tuple has a key, and those of all files are texts, or of none."""
+    """Check that every tuple has a key, and that the keys of all files are texts or of none."""
     format, unit, name = place
     if column.null_count:
         row = before + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
@@ -190,14 +190,11 @@ def _check_key(column: pa.Array, type_: pa.DataType, place: tuple[Format, Unit, 
         if isinstance(format, PlainCsv):
             block = next(read_blocks(unit, format.layout(unit.path)))
             where = f"{place_in(block, unit.path, None)(row)}, key column '{name}'"
-        raise NullKeyError(
-            f"{where}: expected a key, got nothing; a tuple without a key belongs to nobody: give it one, or remove "
-            "the row"
-        )
+        raise NullKeyError(f"{where}: the key is null; every tuple needs one: fill it in, or remove the row")
     if is_text(column.type) != is_text(type_):
         raise ColumnTypeError(
             f"{unit}, key column '{name}': expected {type_}, as in the file before, got {column.type}; give all files one type, "
-            "or fit them apart"
+            "or fit them separately"
         )
 
 
@@ -213,19 +210,19 @@ def _completed(batch: pa.RecordBatch, columns: list[str], schema: StreamSchema) 
 
 
 def _encoded(format: Format) -> dict[str, Any] | None:
-    """A format as JSON holds it; None where it would not come back the same."""
+    """Encode a format for JSON; None where it would not decode to the same."""
     if format.name not in FORMATS:
         return None
     options = {field.name: _plain(getattr(format, field.name)) for field in dataclasses.fields(format)}
-    told = {"name": format.name, "options": options}
+    encoded = {"name": format.name, "options": options}
     try:
-        return told if _decoded(told) == format else None
+        return encoded if _decoded(encoded) == format else None
     except (PulseError, TypeError, ValueError, KeyError):
         return None
 
 
-def _decoded(told: dict[str, Any]) -> Format:
-    return get_format(told["name"], **{name: _read(value) for name, value in told["options"].items()})
+def _decoded(encoded: dict[str, Any]) -> Format:
+    return get_format(encoded["name"], **{name: _read(value) for name, value in encoded["options"].items()})
 
 
 def _plain(value: Any) -> Any:

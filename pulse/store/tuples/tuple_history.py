@@ -1,10 +1,9 @@
-"""The connection point of a stored model's input: its tuples, as they stand after all revisions (semantics 7.3).
+"""The connection point of a stored model's input: its tuples after all revisions (semantics 7.3).
 
-They are read from where they are, fit by fit: from ``_tuples-FFF-….parquet`` in the model, if the fit was told to keep them,
-else from its source files, if those are there and unchanged. The revisions that have been applied
-(``_revisions-VVV-….parquet``) are laid over them. With a retention the newest stretch alone is kept; asking for more is an error
-that says how much was needed. All are given in the units of the stream's start, in which kept tuples and the log are; those of
-source files are undone as they are read (:mod:`pulse.store.tuples.tuple_units`).
+They are read fit by fit: from ``_tuples-FFF-….parquet`` in the model, if the fit kept them, else from its source files, if
+those exist unchanged. The applied revisions (``_revisions-VVV-….parquet``) are laid over them. With a retention only the newest
+stretch is kept; a request beyond it is an error that states how much was needed. All are in the units of the stream's start,
+like kept tuples and the log; those of source files are converted as they are read (:mod:`pulse.store.tuples.tuple_units`).
 
 The manifest's ``history``::
 
@@ -38,9 +37,9 @@ from pulse.store.tuples.tuple_units import TupleUnits
 from pulse.store.versions.revision_log import log_rows, tuple_schema
 from pulse.stream.revisions import Revisions
 
-_NEAR = 16  # tuples beyond a region that are looked at for its neighbours, if they came evenly; more where that is too few
-_FURTHER = 64  # so many times as far for a neighbour that was not found
-_FEW = 32  # regions that are asked of the files one by one
+_NEAR = 16  # expected tuples beyond a region to search for its neighbours; extended where they are too few
+_FURTHER = 64  # times as far for a neighbour that was not found
+_FEW = 32  # regions that are read from the files one by one
 
 
 @dataclass(frozen=True)
@@ -53,20 +52,22 @@ class TupleHistory:
 
     @property
     def schema(self) -> StreamSchema:
-        """The stream's attributes."""
+        """Return the stream's attributes."""
         return self.model.schema
 
     def after(self, revisions: pa.Table) -> TupleHistory:
-        """The history with these revisions applied as well."""
+        """Return the history with these revisions applied as well."""
         return replace(self, more=(*self.more, revisions))
 
     def since(self) -> int | None:
-        """From when on tuples are kept, microseconds; None: from the beginning."""
+        """Return the instant from which on tuples are kept, in microseconds; None: from the beginning."""
         since: int | None = self.model.manifest.history.get("since")
         return since
 
     def read(self, regions: Regions, neighbours: int = 1) -> pa.Table:
-        """The tuples in the regions, and of its key so many instants before and after each; by key, time and arrival."""
+        """Read the tuples in the regions, and ``neighbours`` instants of the key before and after each; by key, time and
+        arrival.
+        """
         if not len(regions):
             return tuple_schema(self.schema).empty_table()
         self._check_since(regions)
@@ -77,7 +78,7 @@ class TupleHistory:
             read = Regions(regions.keys, start, end)
             tuples = self._corrected(read.merged())
             keep, *alone = _chosen(tuples, regions, read, self.schema, neighbours)
-            # Further only where a neighbour is lacking, and only on that side: beyond the end of a key there is nothing to read.
+            # Extend only where a neighbour is missing, and only on that side: beyond the end of a key there is nothing to read.
             before, after = alone[0] & (start > first), alone[1] & (end < last)
             if not (before.any() or after.any()):
                 break
@@ -94,7 +95,7 @@ class TupleHistory:
     # -- how far --------------------------------------------------------------------------------------------
 
     def _reach(self) -> tuple[int, int]:
-        """Instants before and after all tuples there are."""
+        """Return instants before and after all existing tuples."""
         starts, ends = self.model.manifest.bounds
         for table in self.more:
             at = table.column(self.schema.time).cast(pa.int64())
@@ -110,18 +111,18 @@ class TupleHistory:
         return max(1, int((last - first) * _NEAR * neighbours * keys / max(1, manifest.tuples)))
 
     def _check_since(self, regions: Regions) -> None:
-        """That no tuple is asked for that has been let go."""
+        """Check that no requested tuple has expired."""
         since = self.since()
         if since is None:
             return
         early = np.flatnonzero(regions.start < since)
         if len(early) and self._began(regions.take(early), since).any():
-            self._gone(f"tuples since {_said(int(regions.start[early].min()))}")
+            self._gone(f"tuples since {_formatted(int(regions.start[early].min()))}")
 
     def _check_before(self, regions: Regions) -> None:
         since = self.since()
         if since is not None and self._began(regions, since, before=True).any():
-            self._gone(f"the tuple before {_said(int(regions.start.min()))}")
+            self._gone(f"the tuple before {_formatted(int(regions.start.min()))}")
 
     def _gone(self, needed: str) -> None:
         since, keep = self.since(), self.model.manifest.history.get("keep")
@@ -132,22 +133,24 @@ class TupleHistory:
         )
 
     def _began(self, regions: Regions, since: int, *, before: bool = False) -> BoolArray:
-        """Per region whether its key has a model before ``since`` that reaches into the region (or lies before it at all)."""
+        """Check per region whether its key has a model before ``since`` that reaches into the region (or lies before it at
+        all).
+        """
         names = [*self.schema.key_names, "ref", "lo", "hi"]
         until = ds.field("ref") < pa.scalar(since, pa.int64()).cast(pa.timestamp("us"))
         condition = _of_keys(regions, self.schema)
         table = self.model.rows(names, until if condition is None else condition & until)
-        tuples, asked = _ranked(table, regions, self.schema)
+        tuples, wanted = _ranked(table, regions, self.schema)
         ends = table.column("ref").cast(pa.int64()).to_numpy() + table.column("hi").to_numpy() * 1e6
-        reached = np.full(int(max(tuples.max(initial=-1), asked.max())) + 1, -np.inf)
+        reached = np.full(int(max(tuples.max(initial=-1), wanted.max())) + 1, -np.inf)
         np.maximum.at(reached, tuples, ends)
-        begun: BoolArray = reached[asked] > (-np.inf if before else regions.start)
+        begun: BoolArray = reached[wanted] > (-np.inf if before else regions.start)
         return begun
 
     # -- reading --------------------------------------------------------------------------------------------
 
     def _corrected(self, regions: Regions) -> pa.Table:
-        """The tuples in the regions after all revisions."""
+        """Return the tuples in the regions after all revisions."""
         tuples = pa.concat_tables([tuple_schema(self.schema).empty_table(), *self._recorded(regions)])
         tuples = tuples.filter(pa.array(inside(tuples, regions, self.schema)))
         since = self.since()
@@ -162,17 +165,17 @@ class TupleHistory:
         return correct(tuples, Revisions(self.schema, log.combine_chunks()), nonfinite="hole").tuples
 
     def _recorded(self, regions: Regions) -> list[pa.Table]:
-        """What each fit was of, at least in the regions."""
+        """Return the recorded tuples of each fit, at least those in the regions."""
         fits = self.model.manifest.history.get("fits")
         if fits is None:
             raise HistoryGoneError(
-                f"{self.model.path}: it does not say where its tuples are; fit it anew, with --keep-tuples all to keep them in it"
+                f"{self.model.path}: it has no record of its tuples; fit it anew, with --keep-tuples all to keep them in it"
             )
         return [
-            self._kept(told["tuples"], regions)
-            if told["tuples"] is not None
+            self._kept(fit["tuples"], regions)
+            if fit["tuples"] is not None
             else self._source(fits, i, regions)
-            for i, told in enumerate(fits)
+            for i, fit in enumerate(fits)
         ]
 
     def _kept(self, files: list[dict[str, Any]], regions: Regions | None, keys: Any = None) -> pa.Table:
@@ -187,7 +190,7 @@ class TupleHistory:
             return as_tuples(files_as_dataset(names).to_table(filter=condition), self.schema)
 
     def _source(self, fits: list[dict[str, Any]], number: int, regions: Regions) -> pa.Table:
-        """The tuples of the regions' keys in the files of a fit, but for those that were set aside."""
+        """Return the tuples of the regions' keys in the files of a fit, except those it rejected."""
         wanted = _key_set(regions, self.schema)
         held = self._sources.get(number)
         if held is None or not wanted <= held[0]:
@@ -219,7 +222,7 @@ class TupleHistory:
         return held[1]
 
     def _counts(self, table: pa.Table, earlier: list[pa.Table]) -> BoolArray:
-        """Which tuples, in order of arrival, the fit did not set aside (semantics 2.5)."""
+        """Return which tuples, in order of arrival, the fit did not reject (semantics 2.5)."""
         both = pa.concat_tables([*earlier, table])
         n, before = both.num_rows, both.num_rows - table.num_rows
         ranks = key_ranks([both.column(name).combine_chunks() for name in self.schema.key_names], n)
@@ -242,19 +245,19 @@ def _filtered(table: pa.Table, condition: Any) -> pa.Table:
     return table if condition is None else table.filter(condition)
 
 
-def _said(instant: int) -> str:
+def _formatted(instant: int) -> str:
     return "the beginning" if instant <= EARLIEST else format_instant(instant)
 
 
 def _wider(edges: IntArray, by: int) -> IntArray:
-    """Edges of regions moved, as far as there is time."""
+    """Move edges of regions, clamped to the range of time."""
     by = max(min(by, LATEST), EARLIEST)
     moved: IntArray = np.maximum(edges, EARLIEST - by) + by if by < 0 else np.minimum(edges, LATEST - by) + by
     return moved
 
 
 def _ranked(table: pa.Table, regions: Regions, schema: StreamSchema) -> tuple[IntArray, IntArray]:
-    """The keys of rows and of regions as numbers, equal for equal keys."""
+    """Encode the keys of rows and of regions as numbers, equal for equal keys."""
     columns = [
         pa.concat_arrays([table.column(name).combine_chunks().cast(type_), own.cast(type_)])
         for (name, type_), own in zip(schema.key, regions.keys, strict=True)
@@ -264,7 +267,7 @@ def _ranked(table: pa.Table, regions: Regions, schema: StreamSchema) -> tuple[In
 
 
 def inside(table: pa.Table, regions: Regions, schema: StreamSchema) -> BoolArray:
-    """Which rows lie in one of the regions, which are merged."""
+    """Return which rows lie in one of the merged regions."""
     of_row, of_region = _ranked(table, regions, schema)
     at = table.column(schema.time).cast(pa.int64()).to_numpy()
     n, m = len(at), len(regions)
@@ -281,35 +284,36 @@ def inside(table: pa.Table, regions: Regions, schema: StreamSchema) -> BoolArray
 def _chosen(
     tuples: pa.Table, regions: Regions, read: Regions, schema: StreamSchema, neighbours: int
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Which tuples (by key and time) are in a region or next to one, and which regions lack a neighbour before and after.
+    """Return which tuples (by key and time) are in a region or next to one, and which regions lack a neighbour before and
+    after.
 
-    ``read`` is, per region, how far around it tuples are known: one that lies further, read for another region, is no
-    neighbour, for between the two there may be others.
+    ``read`` is, per region, the range around it that was read: a tuple beyond it, read for another region, is no neighbour, as
+    there may be others in between.
     """
-    rank, asked = _ranked(tuples, regions, schema)
+    rank, wanted = _ranked(tuples, regions, schema)
     at = tuples.column(schema.time).cast(pa.int64()).to_numpy()
     n = len(at)
     begins = np.flatnonzero(np.append(True, (np.diff(rank) != 0) | (np.diff(at) != 0))[:n])  # instants
     rank_of, time_of = rank[begins], at[begins]
-    first, after = (_position(rank_of, time_of, asked, edge) for edge in (regions.start, regions.end))
-    low, high = (np.searchsorted(rank_of, asked, side=side) for side in ("left", "right"))
+    first, after = (_position(rank_of, time_of, wanted, edge) for edge in (regions.start, regions.end))
+    low, high = (np.searchsorted(rank_of, wanted, side=side) for side in ("left", "right"))
     take = np.zeros(len(begins) + 1, dtype=np.int64)
     np.add.at(take, np.clip(first - neighbours, low, high), 1)
     np.add.at(take, np.clip(after + neighbours, low, high), -1)
     chosen = np.cumsum(take)[:-1] > 0
     keep: BoolArray = np.repeat(chosen, np.diff(np.append(begins, n)))
-    early, late = (_position(rank_of, time_of, asked, edge) for edge in (read.start, read.end))
+    early, late = (_position(rank_of, time_of, wanted, edge) for edge in (read.start, read.end))
     return keep, first - neighbours < np.maximum(low, early), after + neighbours > np.minimum(high, late)
 
 
-def _position(rank: IntArray, time: IntArray, asked: IntArray, at: IntArray) -> IntArray:
-    """Per question how many instants, by key and time, come before it."""
+def _position(rank: IntArray, time: IntArray, wanted: IntArray, at: IntArray) -> IntArray:
+    """Return per query how many instants, by key and time, come before it."""
     n = len(rank)
     order = np.lexsort(
-        (np.arange(n + len(asked)) < n, np.concatenate([time, at]), np.concatenate([rank, asked]))
+        (np.arange(n + len(wanted)) < n, np.concatenate([time, at]), np.concatenate([rank, wanted]))
     )
     before = np.cumsum(order < n)
-    found = np.empty(n + len(asked), dtype=np.int64)
+    found = np.empty(n + len(wanted), dtype=np.int64)
     found[order] = before
     return found[n:]
 
@@ -321,7 +325,7 @@ def _key_set(regions: Regions, schema: StreamSchema) -> set[Any]:
 
 
 def _of_keys(regions: Regions, schema: StreamSchema) -> pc.Expression | None:
-    """Rows that may be of one of the regions' keys; None where a stream has no key."""
+    """Return a condition for rows of one of the regions' keys; None where a stream has no key."""
     condition = None
     for (name, type_), column in zip(schema.key, regions.keys, strict=True):
         own = ds.field(name).isin(pc.unique(column.cast(type_)))
@@ -330,7 +334,7 @@ def _of_keys(regions: Regions, schema: StreamSchema) -> pc.Expression | None:
 
 
 def _condition(regions: Regions, schema: StreamSchema) -> pc.Expression:
-    """Rows that may lie in one of the regions: exactly where there are few, so that only their row groups are read."""
+    """Return a condition for rows that may lie in one of the regions: exact for few, so that only their row groups are read."""
     at = ds.field(schema.time)
     if len(regions) > _FEW:
         keys, span = _of_keys(regions, schema), _between(at, int(regions.start.min()), int(regions.end.max()))

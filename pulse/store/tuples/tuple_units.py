@@ -1,7 +1,7 @@
-"""Tuples between the units that were in force at their own times, in which they are recorded, and those of their stream's start.
+"""Convert tuples between the units in force at their times, in which they are recorded, and those of their stream's start.
 
 A model that was fitted with accents is in the units of the start, and so are the tuples kept beside it and the log of its
-revisions. What comes from outside, source files and revisions, and what is shown, tuples that were set aside, is as recorded.
+revisions. Input (source files, revisions) and displayed rows (rejected tuples) are as recorded.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pulse.operators.units.to_base_units import Leave, Undo
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog
 
-_NEAR = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)  # steps on either side of a restated value that are tried
-_DIGITS = 15  # as many decimals a double holds whatever they are
+_NEAR = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)  # steps on either side of a converted value to try
+_DIGITS = 15  # decimal digits that every double preserves
 
 
 @dataclass(frozen=True)
 class TupleUnits:
-    """The units of a stream's tuples; without a log there is one for all time."""
+    """The units of a stream's tuples; constant over time without a log."""
 
     schema: StreamSchema
     log: AccentLog | None = field(default=None, repr=False)
@@ -41,27 +41,27 @@ class TupleUnits:
 
     @cached_property
     def restates(self) -> bool:
-        """Whether the units change, and tuples in those of the start tell in which they were recorded."""
+        """Check whether units change, and tuples in those of the start determine the recorded ones."""
         return not self._alter.is_empty and not self.is_told_by_tuples
 
     @property
     def is_told_by_tuples(self) -> bool:
-        """Whether only recorded tuples tell what undoes them: nothing restates them then."""
+        """Check whether only recorded tuples determine their units: then they cannot be converted back."""
         return self.log is not None and self.log.needs_tuples(self.schema)
 
     def check(self, where: str) -> None:
-        """Raise where tuples of the model's attributes alone do not tell in which units they are."""
+        """Raise an error where the model's attributes alone do not determine the units of tuples."""
         missing = [] if self._undo is None else sorted(set(self._undo.units.columns) - set(self.schema.names))
         if missing:
             raise UnsupportedAccentError(
-                f"revise: accents of {where} tell tuples apart by '{missing[0]}', which the model does not keep, so revisions "
-                f"cannot say in which units they are; fit it anew with --keep {','.join(missing)}"
+                f"revise: accents of {where} depend on '{missing[0]}', which the model does not keep, so the units of revisions "
+                f"are unknown; fit it anew with --keep {','.join(missing)}"
             )
 
     def undone(self, table: pa.Table, leave: Leave | None = None) -> pa.Table:
-        """Recorded tuples in the units of the start: beta of all accents that apply to each, composed (semantics 8.1).
+        """Convert recorded tuples to the units of the start: beta of all accents that apply to each, composed (semantics 8.1).
 
-        Without those that accents leave nothing to model of, as a fit does; ``leave`` is told of them.
+        Tuples of which accents leave nothing to model are omitted, as in a fit; ``leave`` receives them.
         """
         if self._undo is None or not table.num_rows:
             return table
@@ -72,7 +72,9 @@ class TupleUnits:
         return pa.table({name: found.column(name).cast(type_) for name, type_ in types.items()})
 
     def sifted(self, table: pa.Table) -> tuple[pa.Table, dict[int, str]]:
-        """Rows of whatever columns undone in place; those that cannot be stay as they are, and are told with the reason."""
+        """Convert rows with any columns in place; rows that cannot be converted stay as they are, and are returned with the
+        reason.
+        """
         if self._undo is None or not table.num_rows:
             return table, {}
         reasons: dict[int, str] = {}
@@ -84,7 +86,7 @@ class TupleUnits:
         return table, reasons
 
     def _sift(self, table: pa.Table, begin: int, end: int, reasons: dict[int, str]) -> pa.Table:
-        """Rows of a stretch undone; halved until those that cannot be are alone."""
+        """Convert a range of rows, halving it until those that cannot be converted are alone."""
         own = table.slice(begin, end - begin).select(list(self.schema.names))
         why: list[str] = []
         found = self.undone(own, lambda rows, reason, keep: why.append(reason))
@@ -98,11 +100,11 @@ class TupleUnits:
         return pa.concat_tables(halves, promote_options="permissive")
 
     def recorded(self, table: pa.Table) -> pa.Table:
-        """Tuples in the units of the start as they were recorded: undone, these give the very same again.
+        """Convert tuples from the units of the start to the recorded ones, such that converting back gives the same values.
 
-        Rounding leaves several doubles to choose from: the one of the fewest decimals is taken, which is most likely what was
-        written. Where none near gives the same again, as where a value was none, the restated one stays. What only tuples tell is
-        left as it is (:attr:`is_told_by_tuples`).
+        Rounding leaves several doubles to choose from: the one with the fewest decimals is taken, most likely the written one.
+        Where none nearby converts back, for instance for missing values, the converted one stays. Attributes whose accents only
+        tuples determine are not converted (:attr:`is_told_by_tuples`).
         """
         restated = self._altered(table, self._alter) if self.restates else table
         if restated is table:
@@ -126,7 +128,7 @@ class TupleUnits:
         return restated
 
     def _step(self, table: pa.Table, name: str) -> FloatArray:
-        """By how much recorded values differ that are told apart in the units of the start."""
+        """Return the difference of recorded values that are adjacent doubles in the units of the start."""
         place, values = table.column_names.index(name), _floats(table, name)
         zero, one = (
             self._altered(
@@ -145,11 +147,11 @@ class TupleUnits:
 
 
 def _no_leave(rows: pa.Table, reason: str, keep: bool) -> None:
-    """Nobody asks."""
+    pass
 
 
 def _candidates(values: FloatArray, step: FloatArray) -> list[FloatArray]:
-    """Doubles near values, the plainest first."""
+    """Return doubles near values, fewest digits first."""
     plain = np.array([float(f"{one:.{_DIGITS}g}") for one in values.tolist()])
     step = np.maximum(step, np.abs(np.spacing(values)))
     return [plain, values, *(values + sign * far * step for far in _NEAR for sign in (1.0, -1.0))]

@@ -1,4 +1,4 @@
-"""From when to when AS OF is answered: what the manifests of a model's versions say about that."""
+"""Compute the time spans for which AS OF is answered, from the manifests of a model's versions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pulse.store.manifest import Manifest
 
 
 def remembered(folder: str | Path, newest: Manifest) -> list[tuple[int | None, int | None]]:
-    """From when to when AS OF is answered: by the newest version from an instant on, by those kept up to where they end.
+    """Return the spans for which AS OF is answered: by the newest version from an instant on, by kept ones up to their end.
 
-    None: from the beginning, or without end. Stretches in order of time, those that meet are one.
+    None means unbounded. Spans are in order of time; adjacent ones are merged.
     """
     found: list[tuple[float, float]] = [(-math.inf if newest.since is None else newest.since, math.inf)]
     for version in newest.kept if newest.since is not None else ():
         try:
             older = Manifest.read(folder, version)
-        except StoreError:  # said when somebody asks for it
+        except StoreError:  # reported when it is opened
             continue
         if older.end is not None:
             found.append((-math.inf if older.since is None else older.since, older.end))

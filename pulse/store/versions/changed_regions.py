@@ -1,8 +1,8 @@
-"""Where two versions of a stored model may differ: all that has to be looked at to tell what a query's results were corrected to.
+"""Find where two versions of a stored model may differ: the regions to examine for changed results.
 
-Versions share files. What lies in files, or layers, of both is the same in both; so the rows of the others, and the instants at
-which tuples were corrected in between, even such corrections as moved no segment, are all there is to look at. That may be more
-than differs (files that were merged hold the same rows as before), never less.
+Versions share files. The content of files and layers in both is the same; so the rows of the other files, and the instants of
+tuples corrected in between, even where no segment moved, are all that may differ. That may be more than what differs (merged
+files hold the same rows as before), never less.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pulse.store.parquet_io import read_parquet
 from pulse.store.versions.layers import KNOWN_FROM, KNOWN_TO
 
 AROUND = 2
-"""Microseconds before and after a corrected tuple: the segments that end and begin there are touched."""
+"""Microseconds before and after a corrected tuple, to include the segments that end and begin there."""
 
 
 def touched(old: Model, new: Model) -> Regions:
-    """The keys and ranges in which the two, of one folder, may say different things."""
+    """Return the keys and ranges in which two models of one folder may differ."""
     if old.path.absolute() != new.path.absolute():
         raise StoreError(
             f"revisions: {old.path} and {new.path} are different models; compare versions of one"
         )
     parts = [_no_regions(new)]
     for model, other in ((old, new), (new, old)):
-        apart = sorted(model.manifest.names - other.manifest.names)
-        parts += [_extents(model, name) for name in apart]
+        differing = sorted(model.manifest.names - other.manifest.names)
+        parts += [_extents(model, name) for name in differing]
     known = [one.as_of for one in (old, new) if one.as_of is not None]
     if old.as_of != new.as_of:
         layers = [layer.name for file in new.manifest.files for layer in file.layers]
@@ -42,7 +42,7 @@ def touched(old: Model, new: Model) -> Regions:
 
 
 def everywhere(old: Model, new: Model) -> Regions:
-    """All keys of the two for all their time."""
+    """Return all keys of both models for all their time."""
     touched_of = [_no_regions(new)]
     for model in (old, new):
         keys = model.keys()
@@ -60,7 +60,7 @@ def _no_regions(model: Model) -> Regions:
 
 
 def _extents(model: Model, name: str, known_after: int | None = None) -> Regions:
-    """Where the rows of a file lie; of a layer only those that came or went after an instant."""
+    """Return the regions of a file's rows; of a layer only those that changed after an instant."""
     keys = list(model.schema.key_names)
     columns = [*keys, "ref", "lo", "hi"]
     known = [] if known_after is None else [KNOWN_FROM, KNOWN_TO]
@@ -75,7 +75,7 @@ def _extents(model: Model, name: str, known_after: int | None = None) -> Regions
 
 
 def _corrected(model: Model, name: str) -> Regions:
-    """Around the instants of the tuples that a log corrects."""
+    """Return the regions around the instants of tuples that a log corrects."""
     schema = model.schema
     table = read_parquet(model.file(name), columns=[*schema.key_names, schema.time])
     times = table.column(schema.time).cast(pa.timestamp("us")).combine_chunks().view(pa.int64()).to_numpy()

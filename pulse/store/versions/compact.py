@@ -1,4 +1,4 @@
-"""Merging layers into the files they correct: afterwards the folder reads as one plain table again."""
+"""Merge layers into the files they correct, so that the folder reads as one plain table again."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pulse.store.read_units import ReadUnit, read_unit, units
 from pulse.store.writers import write_segments
 
 HEAVY = 0.25
-"""From this share of a part's segments on, what its layers say is merged into it."""
+"""From this share of a part's segments on, its layers are merged into it."""
 LIGHT = 1 << 12
 """Fewer rows of layers than this cost nothing to read."""
 MOST = 32
-"""As many layers a part may have: each is a file that reading opens."""
+"""The maximum number of layers of a part: each is a file that reading opens."""
 
 
 def too_heavy(manifest: Manifest) -> bool:
-    """Whether some layers should be merged."""
+    """Check whether some layers should be merged."""
     return any(_is_heavy(file) for file in manifest.files)
 
 
@@ -36,9 +36,9 @@ def _is_heavy(file: PartFile) -> bool:
 
 
 def compact(model: Model | str | Path) -> Model:
-    """Merge all layers of a model, as a version of its own with the same content; the model at it.
+    """Merge all layers of a model as a new version with the same content; return the model at it.
 
-    Where older versions are kept, the one before is kept too: it remembers what was known when.
+    Where older versions are kept, the previous one is kept too: it holds the known times.
     """
     folder = model.path if isinstance(model, Model) else Model(model).path
     with locked(folder, "merging its layers"):
@@ -63,7 +63,7 @@ def compact(model: Model | str | Path) -> Model:
 
 
 def merged(folder: Path, manifest: Manifest, *, every: bool = False) -> Manifest:
-    """A manifest not yet published, with heavy layers merged into new files; or with all that the files by themselves lack."""
+    """Return an unpublished manifest with heavy layers merged into new files; with ``every``, with all corrections merged."""
     model = Model.with_manifest(folder, manifest)
     by_name = {file.name: file for file in manifest.files}
     files: list[PartFile] = []
@@ -77,7 +77,7 @@ def merged(folder: Path, manifest: Manifest, *, every: bool = False) -> Manifest
 
 
 def write_merged(folder: Path, model: Model, unit: ReadUnit, version: int) -> list[PartFile]:
-    """A unit's segments, corrected, as files without layers: one of segments, and one of the points that end keys."""
+    """Write a unit's corrected segments as files without layers: one of segments, and one of the points that end keys."""
     segments, closing = corrected(model, unit)
     names = label(unit, version)
     made = [PartFile(**write_segments(folder / f"part-{names}.parquet", segments.filter(~closing)))]
@@ -89,13 +89,13 @@ def write_merged(folder: Path, model: Model, unit: ReadUnit, version: int) -> li
 
 
 def label(unit: ReadUnit, version: int) -> str:
-    """What the names of a unit's files have in common when they are written anew for a version."""
+    """Return the common part of the names of a unit's files that are rewritten for a version."""
     _, generation, number = unit.files[0].removesuffix(".parquet").split("-")
     return f"{generation.partition('v')[0]}v{version:03d}-{number}"
 
 
 def corrected(model: Model, unit: ReadUnit) -> tuple[SegmentBatch, BoolArray]:
-    """A unit's segments, and which of them are points that end a key."""
+    """Return a unit's segments, and which of them are points that end a key."""
     table = read_unit(model, unit, model.schema.arrow_schema().names)
     segments = SegmentBatch.from_arrow(table, model.schema, check=False)
     final = np.append(np.diff(segments.key_ranks) != 0, True)[: len(segments)]

@@ -1,17 +1,17 @@
 """Layers: files that correct a stored model without rewriting it (semantics 7).
 
-A layer has the columns of a segment and three more, and is by key and time as every file is::
+A layer has the columns of a segment and three more, and is sorted by key and time like every file::
 
     kind  _known_from          _known_to            symbol  ref       lo   hi  …
-    -D    2018-01-03 09:00:00  null                 IBM     14:00:00  0    60  …    withdrawn: it was there before this layer
-    +I    2018-01-03 09:00:00  null                 IBM     14:00:00  0    20  …    put in, and still there after it
-    +I    2018-01-03 09:00:00  2018-01-03 11:00:00  IBM     14:00:00  20   60  …    put in and gone again within the layer
+    -D    2018-01-03 09:00:00  null                 IBM     14:00:00  0    60  …    withdrawn: it existed before this layer
+    +I    2018-01-03 09:00:00  null                 IBM     14:00:00  0    20  …    inserted, and still there after it
+    +I    2018-01-03 09:00:00  2018-01-03 11:00:00  IBM     14:00:00  20   60  …    inserted and withdrawn within the layer
 
-``_known_from`` is when the correction came to be known. A segment is told by its key, ``ref``, ``lo`` and whether it is a
-point. Reading is base minus what is withdrawn plus what was put in, the layers in order: a segment that one layer puts in,
-a later one may withdraw. *As of* an instant only corrections known by then count, and nothing is said about times from it on.
-Known instants of a key never fall from layer to layer (the writer sees to that), so the state as of an instant is one that
-the model, corrected as things came to be known, has had.
+``_known_from`` is when the correction became known. A segment is identified by its key, ``ref``, ``lo`` and whether it is a
+point. Reading yields the base minus withdrawn plus inserted segments, the layers in order: a later layer may withdraw a segment
+that an earlier one inserted. *As of* an instant only corrections known by then count, and segments are cut there. Known
+instants of a key never decrease from layer to layer (the writer ensures that), so the state as of an instant is one that the
+model, corrected as things became known, has had.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from pulse.store.errors import StoreError
 KIND, KNOWN_FROM, KNOWN_TO = "kind", "_known_from", "_known_to"
 OWN = (KIND, KNOWN_FROM, KNOWN_TO)
 OPEN = -(1 << 63)
-"""As a known instant: of a segment that was put in, that it is still there."""
+"""As the end of a known time: the inserted segment still exists."""
 
 
 def layer_schema(schema: StreamSchema) -> pa.Schema:
-    """The columns of a layer of this stream."""
+    """Return the columns of a layer of this stream."""
     for name in (KNOWN_FROM, KNOWN_TO):
         if name in schema.names:
             raise StoreError(
@@ -49,7 +49,9 @@ def layer_schema(schema: StreamSchema) -> pa.Schema:
 def layer_rows(
     withdrawn: SegmentBatch, put: SegmentBatch, *, withdrawn_known: Any, put_known: Any, put_gone: Any = OPEN
 ) -> pa.Table:
-    """A layer from segments withdrawn and put in, with instants in microseconds, one for all or one each; by key and time."""
+    """Build a layer from withdrawn and inserted segments, with instants in microseconds, one for all or one each; by key and
+    time.
+    """
     schema = withdrawn.schema
     own = layer_schema(schema)
     columns: dict[str, Any] = {KIND: ["-D"] * len(withdrawn) + ["+I"] * len(put)}
@@ -71,13 +73,13 @@ def _each(given: Any, n: int) -> IntArray:
 
 
 def in_order(table: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Rows of segments, or of a layer, by key and time."""
+    """Sort rows of segments, or of a layer, by key and time."""
     order = time_order(ranges_of(table, schema))
     return table if order is None else table.take(pa.array(order))
 
 
 def ranges_of(table: pa.Table, schema: StreamSchema) -> Ranges:
-    """Where the rows of a table of segments lie; its keys ranked among themselves."""
+    """Return the key ranks and ranges of a table of segments."""
     ranks = key_ranks([table.column(name).combine_chunks() for name in schema.key_names], table.num_rows)
     return Ranges(
         ranks, _microseconds(table, "ref"), table.column("lo").to_numpy(), table.column("hi").to_numpy()
@@ -85,7 +87,7 @@ def ranges_of(table: pa.Table, schema: StreamSchema) -> Ranges:
 
 
 def without_drift(table: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Segments that certify no drift."""
+    """Remove the certified drift from segments."""
     for name in schema.modelled_names:
         if f"{name}_drift" in table.column_names:
             at = table.column_names.index(f"{name}_drift")
@@ -94,7 +96,7 @@ def without_drift(table: pa.Table, schema: StreamSchema) -> pa.Table:
 
 
 def cut(table: pa.Table, schema: StreamSchema, as_of: int | None) -> pa.Table:
-    """What segments say about the time before an instant."""
+    """Cut segments at an instant, keeping the time before it."""
     if as_of is None or not table.num_rows:
         return table
     keep, _, hi = narrow(ranges_of(table, schema), None, as_of)
@@ -102,9 +104,9 @@ def cut(table: pa.Table, schema: StreamSchema, as_of: int | None) -> pa.Table:
 
 
 class Overlay:
-    """Layers with their versions over some files, as they stand at the end or as of an instant.
+    """Layers with their versions over some files, at the end or as of an instant.
 
-    Tables need not have all columns; keys, ``ref``, ``lo`` and ``hi`` they do.
+    Tables may lack columns other than keys, ``ref``, ``lo`` and ``hi``.
     """
 
     def __init__(
@@ -122,17 +124,17 @@ class Overlay:
         code = _identities(rows, schema)
         last = np.full(int(code.max(initial=-1)) + 1, np.iinfo(np.int64).min)
         np.maximum.at(last, code[withdraws], version[withdraws])
-        there &= version >= last[code]  # a layer withdraws what was there before it, not what it puts in
+        there &= version >= last[code]  # a layer withdraws earlier segments, not those it inserts
         self.put = rows.filter(pa.array(there)).drop_columns([n for n in OWN if n in rows.column_names])
-        """What the layers put in and is there."""
+        """The inserted segments that still exist."""
 
     def over(self, table: pa.Table) -> pa.Table:
-        """Rows of the files below that no layer withdraws."""
+        """Return rows of the files below that no layer withdraws."""
         keep = self._keeps(table)
         return table if keep is None else table.filter(pa.array(keep))
 
     def _keeps(self, table: pa.Table) -> BoolArray | None:
-        # Few are withdrawn: a look at the references leaves only those to compare by key.
+        # Few are withdrawn: comparing the references first leaves few rows to compare by key.
         ref = _microseconds(table, "ref")
         at = np.searchsorted(self._refs, ref)
         alike = (
@@ -151,14 +153,14 @@ class Overlay:
 
 
 def _is_there(rows: pa.Table, as_of: int | None) -> BoolArray:
-    """Which rows are not gone again within their layer."""
+    """Return which rows are not withdrawn again within their layer."""
     gone = _microseconds(rows, KNOWN_TO, OPEN)
     there: BoolArray = gone == OPEN if as_of is None else (gone == OPEN) | (gone > as_of)
     return there
 
 
 def _identities(rows: pa.Table, schema: StreamSchema) -> IntArray:
-    """Per row a number that is the same for the same segment: key, ``ref``, ``lo``, and whether it is a point."""
+    """Return a number per row that identifies its segment: key, ``ref``, ``lo``, and whether it is a point."""
     ranks, ref, lo, hi = ranges_of(rows, schema)
     columns = np.column_stack([ranks, ref, (lo + 0.0).view(np.int64), (lo == hi).astype(np.int64)])
     order = np.lexsort(columns.T)
@@ -180,7 +182,7 @@ def _mask(column: pa.ChunkedArray) -> BoolArray:
 
 
 class Round(NamedTuple):
-    """One step of several that make a layer: what it withdraws of the state before it, puts in, and when each was known."""
+    """One of several steps that make a layer: the segments it withdraws and inserts, with known times."""
 
     withdrawn: SegmentBatch
     put: SegmentBatch
@@ -189,9 +191,9 @@ class Round(NamedTuple):
 
 
 def fold(rounds: Sequence[Round]) -> pa.Table:
-    """The rounds as one layer: what one puts in and a later one withdraws has its end there.
+    """Combine rounds into one layer: an insertion that a later round withdraws ends there.
 
-    What came and went at one instant has never been known, and is left out.
+    Segments inserted and withdrawn at one instant were never known, and are omitted.
     """
     schema = rounds[0].withdrawn.schema
     tables = [
@@ -202,7 +204,7 @@ def fold(rounds: Sequence[Round]) -> pa.Table:
     step = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
     withdraws, code = _mask(pc.equal(rows.column(KIND), "-D")), _identities(rows, schema)
     order = np.lexsort((~withdraws, step, code))
-    ends = np.zeros(len(order), dtype=bool)  # withdraws what an earlier round put in: the row before it
+    ends = np.zeros(len(order), dtype=bool)  # withdraws an earlier round's insertion: the row before it
     ends[1:] = withdraws[order[1:]] & ~withdraws[order[:-1]] & (code[order[1:]] == code[order[:-1]])
     known, gone = _microseconds(rows, KNOWN_FROM).copy(), np.full(len(order), OPEN)
     at = np.flatnonzero(ends)
@@ -210,13 +212,13 @@ def fold(rounds: Sequence[Round]) -> pa.Table:
     keep = np.ones(len(order), dtype=bool)
     keep[order[at]] = False
     keep &= (gone == OPEN) | (gone > known)
-    told = pa.array(gone, mask=gone == OPEN).view(REF)
-    rows = rows.set_column(rows.column_names.index(KNOWN_TO), KNOWN_TO, told)
+    known_to = pa.array(gone, mask=gone == OPEN).view(REF)
+    rows = rows.set_column(rows.column_names.index(KNOWN_TO), KNOWN_TO, known_to)
     return in_order(rows.filter(pa.array(keep)), schema)
 
 
 def not_before(rows: pa.Table, schema: StreamSchema, layers: Sequence[pa.Table]) -> pa.Table:
-    """A layer whose known instants are no earlier than those its keys have in earlier layers."""
+    """Raise the known instants of a layer to at least those of its keys in earlier layers."""
     if not layers or not rows.num_rows:
         return rows
     names = [*schema.key_names, KNOWN_FROM, KNOWN_TO]
@@ -229,6 +231,6 @@ def not_before(rows: pa.Table, schema: StreamSchema, layers: Sequence[pa.Table])
     for name in (KNOWN_FROM, KNOWN_TO):
         own = _microseconds(rows, name, OPEN)
         there = own != OPEN
-        told = np.where(there, np.maximum(own, least[ranks[:n]]), OPEN)
-        rows = rows.set_column(rows.column_names.index(name), name, pa.array(told, mask=~there).view(REF))
+        raised = np.where(there, np.maximum(own, least[ranks[:n]]), OPEN)
+        rows = rows.set_column(rows.column_names.index(name), name, pa.array(raised, mask=~there).view(REF))
     return rows

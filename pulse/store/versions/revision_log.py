@@ -1,4 +1,4 @@
-"""The log of a stored model: the revisions of its tuples that have been applied, in order."""
+"""The revision log of a stored model: the applied revisions of its tuples, in order."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_schema
 
 
 def tuple_schema(schema: StreamSchema) -> pa.Schema:
-    """The columns of tuples as revisions have them."""
+    """Return the columns of tuples in revisions."""
     return pa.schema([field for field in revision_schema(schema) if field.name not in (KIND, KNOWN)])
 
 
 def log_rows(model: Model, more: tuple[pa.Table, ...] = (), keys: Any = None) -> pa.Table:
-    """The log of this version, and more on top; only rows that meet a condition on keys.
+    """Return the log of this version, followed by ``more``; only rows that satisfy a condition on keys.
 
-    A replacement that moves its tuple is a deletion and an insertion here, so that each row, or pair of rows, is about one
-    instant of one key and any stretch of time can be replayed by itself.
+    A replacement that moves its tuple becomes a deletion and an insertion, so that each row, or pair of rows, concerns one
+    instant of one key and any range of time can be replayed by itself.
     """
     tables = [_logged(model.path / name, model.schema) for name in model.manifest.log]
-    tables += [apart(table, model.schema) for table in more]
+    tables += [split_moves(table, model.schema) for table in more]
     some = [table if keys is None else table.filter(keys) for table in tables]
     return pa.concat_tables([revision_schema(model.schema).empty_table(), *some])
 
 
 def _logged(path: Path, schema: StreamSchema) -> pa.Table:
     with readable(path):
-        return apart(read_parquet(path, columns=revision_schema(schema).names), schema)
+        return split_moves(read_parquet(path, columns=revision_schema(schema).names), schema)
 
 
-def apart(table: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Revisions with every replacement that moves a tuple, to another key or instant, taken apart."""
+def split_moves(table: pa.Table, schema: StreamSchema) -> pa.Table:
+    """Split every replacement that moves a tuple to another key or instant into a deletion and an insertion."""
     revisions = Revisions(schema, table.cast(revision_schema(schema)))
     both = (revisions.old_rows >= 0) & (revisions.new_rows >= 0)
     old, new = revisions.old_rows[both], revisions.new_rows[both]

@@ -1,13 +1,13 @@
-"""Writing the next version of a stored model: layers first, its manifest last, so that it comes into being in one step.
+"""Write the next version of a stored model: layers first, its manifest last, so that it appears in one step.
 
 ::
 
-    with begin_revision(model) as writer:            the lock; what a killed revision left behind goes
-        facts = writer.target.layer(unit, rows)      workers write layers, logs and asides; nobody reads them yet
+    with begin_revision(model) as writer:            takes the lock; removes what a killed revision left
+        facts = writer.target.layer(unit, rows)      workers write layers, logs and dead letters; nothing reads them yet
         writer.add(facts)
-        model = writer.commit(counts)                one rename: until then readers see the old version, from then on the new
+        model = writer.commit(counts)                one rename: readers switch from the old version to the new
 
-A worker needs the target only, which is picklable, and hands back facts.
+A worker needs only the target, which is picklable, and returns facts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pulse.store.writers import merge_statistics, statistics_of, write_table
 
 
 class LayerFacts(NamedTuple):
-    """A layer that was written: over which part, what the manifest says of it, and the worst of what it puts in."""
+    """A written layer: the part it corrects, its manifest entry, and the worst certificates of its insertions."""
 
     part: str
     layer: LayerFile
@@ -48,16 +48,16 @@ class LayerFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class RevisionTarget:
-    """Where a revision is written: the model as it is, and the version to come."""
+    """The destination of a revision: the model as it is, and the next version."""
 
     stored: ModelRef
     version: int
     schema: StreamSchema
 
     def layer(self, unit: ReadUnit, rounds: list[Round], piece: int | None = None) -> LayerFacts | None:
-        """Write what these rounds, one after the other, change of a unit's segments; nothing where they change nothing.
+        """Write the changes that these rounds make, in order, to a unit's segments; None where there are none.
 
-        ``piece`` tells the layers of one unit apart; by default it is the unit's share.
+        ``piece`` distinguishes the layers of one unit; it defaults to the unit's share.
         """
         rows = fold(rounds) if rounds else None
         if rows is None or not rows.num_rows:
@@ -97,60 +97,60 @@ class RevisionTarget:
         return layer, statistics_of(some) if len(some) else {}
 
     def log(self, table: pa.Table, piece: int = 0) -> str:
-        """Write revisions of tuples that this revision applies, in order; the name of the file."""
+        """Write the revisions of tuples that are applied, in order; return the name of the file."""
         name = f"_revisions-{self.version:03d}-{piece:05d}.parquet"
         write_table(Path(self.stored.path) / name, table)
         return name
 
     def aside(self, table: pa.Table, piece: int = 0) -> str:
-        """Write revisions that were set aside, with their reasons; the name of the file."""
+        """Write rejected revisions with their reasons; return the name of the file."""
         name = f"revisions-{self.version:03d}-{piece:05d}.parquet"
         write_table(Path(self.stored.path) / ASIDE / name, table)
         return name
 
 
 class RevisionWriter:
-    """The next version in the making; see the module's text."""
+    """The writer of the next version; see the module's text."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.version = model.version + 1
         self.applied = time.time_ns() // 1000
-        """Since when the revisions that do not say so are known: microseconds since the epoch."""
+        """The known time of revisions without one: microseconds since the epoch."""
         self.target = RevisionTarget(ModelRef(str(model.path), model.version), self.version, model.schema)
         self._layers: dict[str, list[LayerFile]] = {}
         self._statistics: list[dict[str, Any]] = []
         self._logs: list[str] = []
 
     def add(self, facts: LayerFacts | None) -> None:
-        """Take a layer that was written into the version."""
+        """Add a written layer to the version."""
         if facts is not None:
             self._layers.setdefault(facts.part, []).append(facts.layer)
             self._statistics.append(facts.statistics)
 
     def add_log(self, name: str) -> None:
-        """Take a log that was written into the version."""
+        """Add a written log to the version."""
         self._logs.append(name)
 
     def put(self, unit: ReadUnit, rounds: list[Round]) -> None:
-        """Write a layer and take it in."""
+        """Write a layer and add it."""
         self.add(self.target.layer(unit, rounds))
 
     def log(self, table: pa.Table) -> None:
-        """Write the revisions that are applied, and take them in."""
+        """Write the applied revisions, and add them."""
         if table.num_rows:
             self.add_log(self.target.log(table, len(self._logs)))
 
     def aside(self, table: pa.Table) -> None:
-        """Write the revisions that are not applied, with their reasons."""
+        """Write the rejected revisions, with their reasons."""
         if table.num_rows:
             self.target.aside(table)
 
     def commit(self, counts: Mapping[str, Any], *, keep: bool = False, tuples: int = 0) -> Model:
-        """Let the version come into being; the model at it.
+        """Publish the version; return the model at it.
 
-        ``keep``: the version before stays, and what was known before can be asked for (AS OF). ``tuples``: by how many the
-        stream has more than before.
+        ``keep``: keep the previous version, so that AS OF can query earlier states. ``tuples``: the change in the number of
+        tuples.
         """
         folder, old = self.model.path, self.model.manifest
         manifest = self._manifest(counts, keep, tuples)
@@ -162,7 +162,7 @@ class RevisionWriter:
         return Model(folder)
 
     def stand(self) -> Model:
-        """Make no version: the model as it is. What was set aside is kept beside it, under its version."""
+        """Publish no version and return the model as it is. Rejected revisions are kept under its version."""
         folder = self.model.path / ASIDE
         own = f"revisions-{self.model.version:03d}-"
         number = len(list(folder.glob(f"{own}*")))
@@ -199,9 +199,9 @@ class RevisionWriter:
 
 @contextmanager
 def begin_revision(model: Model) -> Iterator[RevisionWriter]:
-    """A writer of the next version. Nothing is changed unless it commits.
+    """Yield a writer of the next version. Nothing changes unless it commits.
 
-    A second one at the same time is refused, and so is a model that is not, or no longer, the newest version.
+    A second one at the same time is rejected, and so is a model that is not, or no longer, the newest version.
     """
     _check_revisable(model)
     with locked(model.path, "a revision"):
@@ -210,13 +210,13 @@ def begin_revision(model: Model) -> Iterator[RevisionWriter]:
         writer = RevisionWriter(newest)
         try:
             yield writer
-        finally:  # what was written and not committed goes
+        finally:  # removes what was written and not committed
             sweep(model.path, Manifest.read(model.path))
 
 
 @contextmanager
 def rehearse_revision(model: Model) -> Iterator[RevisionWriter]:
-    """A writer that nothing is to be written with: the model's folder stays as it is, without a lock."""
+    """Yield a writer for a dry run: the model's folder stays as it is, without a lock."""
     _check_revisable(model)
     yield RevisionWriter(_newest(model))
 
@@ -228,7 +228,7 @@ def _check_revisable(model: Model) -> None:
 
 
 def _newest(model: Model) -> Model:
-    """The model opened anew, which must be as it was."""
+    """Reopen the model, which must be unchanged."""
     newest = Model(model.path)
     if (newest.version, newest.stamp) != (model.version, model.stamp):
         raise StoreError(

@@ -1,13 +1,13 @@
-"""Accents and punctuation: markers in a stream that speak of the data after them (semantics 8.1, 8.7; paper §3).
+"""Accents and punctuation: control elements that describe the data after them (semantics 8.1, 8.7; paper §3).
 
-An accent ``[[d, e]]`` says: from here on, for elements that match ``d``, ``e`` has happened. ``e`` is one of
+An accent ``[[d, e]]`` states that from here on, for elements that match ``d``, ``e`` has happened. ``e`` is one of
 
 * ``add(X)``: the attribute X may be defined,
-* ``drop(X)``: it is not any more,
+* ``drop(X)``: it no longer is,
 * ``alter(X, alpha, beta)``: its values are ``alpha`` of what they would have been; ``beta`` is the inverse.
 
-``d`` may not speak of X. So altering X does not change what matches ``d``, and undoing needs no memory: a row after the accent
-matches ``d`` exactly if the row it would have been did.
+``d`` may not mention X. So altering X does not change which rows match ``d``, and undoing needs no state: a row after the
+accent matches ``d`` exactly if the unaltered row does.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class AccentError(PulseError, ValueError):
-    """An accent or a punctuation that is malformed, or does not fit the stream it stands in."""
+    """An accent or punctuation that is malformed or does not fit its stream."""
 
 
 @dataclass(frozen=True)
 class AddAttribute:
-    """``+(X)``. ``type`` is what the schema is to say of X (a truth such as ``step``, or a type); empty if nothing."""
+    """``+(X)``. ``type`` is the schema entry for X (a truth such as ``step``, or a type); empty if unspecified."""
 
     attribute: str
     type: str = ""
@@ -54,10 +54,10 @@ class DropAttribute:
 
 @dataclass(frozen=True)
 class AlterData:
-    """``≀(X, alpha, beta)``. Without ``beta`` it is derived; one that is not the inverse is refused.
+    """``≀(X, alpha, beta)``. ``beta`` defaults to the inverse of ``alpha``; any other map is rejected.
 
-    ``weight`` names the attribute that counts how often the shift is in a value: a sum over ``n`` values goes from ``x``
-    to ``a*x + b*n``. Without it the shift counts once.
+    ``weight`` names the attribute that counts how often the shift enters a value: a sum over ``n`` values goes from ``x`` to
+    ``a*x + b*n``. Without it the shift counts once.
 
     >>> AlterData("t", Affine.parse("(y - 32) * 5/9")).backward({"t": 25})
     {'t': 77}
@@ -90,14 +90,14 @@ class AlterData:
         return f"alter({self.attribute}, {self.alpha}, {self.beta}{weight})"
 
     def forward(self, row: Row) -> dict[str, Any]:
-        """A row from before as it is after."""
-        return self._moved(row, self.alpha)
+        """Map a row from before the accent to its form after it."""
+        return self._mapped(row, self.alpha)
 
     def backward(self, row: Row) -> dict[str, Any]:
-        """A row from after as it was before."""
-        return self._moved(row, self.beta)
+        """Map a row from after the accent to its form before it."""
+        return self._mapped(row, self.beta)
 
-    def _moved(self, row: Row, map: Affine) -> dict[str, Any]:
+    def _mapped(self, row: Row, map: Affine) -> dict[str, Any]:
         value = scalar(row.get(self.attribute))
         if value is None:
             return dict(row)
@@ -113,7 +113,7 @@ NAMES: dict[type[Any], str] = {AddAttribute: "add", DropAttribute: "drop", Alter
 
 @dataclass(frozen=True, kw_only=True)
 class Accent(ControlElement):
-    """``[[description, primitive]]`` at its place in the stream.
+    """``[[description, primitive]]`` at its position in the stream.
 
     >>> accent = Accent.parse("[[s = 2, alter(t, (y - 32) * 5/9, y * 9/5 + 32)]]")
     >>> accent.undone({"s": 2, "t": 25}), accent.undone({"s": 1, "t": 25})
@@ -124,27 +124,27 @@ class Accent(ControlElement):
     primitive: Primitive
 
     def __post_init__(self) -> None:
-        said = self.description.free_of(self.attribute)
-        if said is None:
+        free = self.description.free_of(self.attribute)
+        if free is None:
             raise AccentError(
-                f"{self}: expected a description that does not speak of '{self.attribute}', which the accent changes"
+                f"{self}: expected a description that does not mention '{self.attribute}', which the accent changes"
             )
-        object.__setattr__(self, "description", said)
+        object.__setattr__(self, "description", free)
 
     @classmethod
     def of(cls, description: Description | str, primitive: Primitive, *, position: int = 0) -> Accent:
-        """An accent from a description or its text."""
+        """Build an accent from a description or its text."""
         parsed = Description.parse(description) if isinstance(description, str) else description
         return cls(position=position, description=parsed, primitive=primitive)
 
     @property
     def attribute(self) -> str:
-        """What the primitive changes."""
+        """Return the attribute that the primitive changes."""
         return self.primitive.attribute
 
     @classmethod
     def parse(cls, text: str, *, position: int = 0, times: Collection[str] = ()) -> Accent:
-        """The accent a text says; see :func:`pulse.stream.accents.text.parse_accent`."""
+        """Parse the text of an accent; see :func:`pulse.stream.accents.text.parse_accent`."""
         from pulse.stream.accents.text import parse_accent
 
         return parse_accent(text, position=position, times=times)
@@ -153,19 +153,20 @@ class Accent(ControlElement):
         return f"[[{self.description}, {self.primitive}]]"
 
     def altered(self, row: Row) -> dict[str, Any]:
-        """A row from before as it would be after: alpha where it matches; adding and dropping leave rows alone."""
+        """Map a row from before the accent to its form after it: alpha where it matches; adding and dropping change no row."""
         primitive = self.primitive
         matched = isinstance(primitive, AlterData) and self.description.matches(row)
         return primitive.forward(row) if isinstance(primitive, AlterData) and matched else dict(row)
 
     def undone(self, row: Row) -> dict[str, Any]:
-        """A row from after as it would have been before: beta where it matches."""
+        """Map a row from after the accent to its form before it: beta where it matches."""
         primitive = self.primitive
         matched = isinstance(primitive, AlterData) and self.description.matches(row)
         return primitive.backward(row) if isinstance(primitive, AlterData) and matched else dict(row)
 
     def carried(self, description: Description) -> Description:
-        """What a description from before says after: the rows that matched it, altered, are those that match this.
+        """Translate a description from before the accent to after it: it matches exactly the altered forms of the rows matched
+        before.
 
         >>> accent = Accent.of("s = 2", AlterData("t", Affine(2)))
         >>> str(accent.carried(Description.parse("t < 5")))
@@ -174,7 +175,7 @@ class Accent(ControlElement):
         return self._carried(description, forward=True)
 
     def carried_back(self, description: Description) -> Description:
-        """What a description from after says before."""
+        """Translate a description from after the accent to before it."""
         return self._carried(description, forward=False)
 
     def _carried(self, description: Description, *, forward: bool) -> Description:
@@ -183,15 +184,15 @@ class Accent(ControlElement):
             return description
         if primitive.weight:
             raise AccentError(
-                f"{self}: a description speaks of '{primitive.attribute}', and how far that moves depends on "
-                f"'{primitive.weight}'; no description says so"
+                f"{self}: a description refers to '{primitive.attribute}', whose shift depends on "
+                f"'{primitive.weight}'; no description can express that"
             )
         map = primitive.alpha if forward else primitive.beta
         inside = (description & self.description).rewritten(primitive.attribute, map)
         return (description - self.description) | inside
 
     def to_json(self) -> dict[str, Any]:
-        """Position, description and primitive; numbers exact."""
+        """Return position, description and primitive as JSON; numbers are exact."""
         primitive = self.primitive
         found: dict[str, Any] = {
             "position": self.position,
@@ -209,7 +210,7 @@ class Accent(ControlElement):
 
 @dataclass(frozen=True, kw_only=True)
 class Punctuation(ControlElement):
-    """No element that matches the description comes any more (8.7).
+    """A promise that no further element matches the description (8.7).
 
     >>> str(Punctuation(position=3, description=Description.parse("a <= 1")))
     '[a <= 1]'
@@ -221,7 +222,7 @@ class Punctuation(ControlElement):
         return f"[{self.description}]"
 
     def to_json(self) -> dict[str, Any]:
-        """Position and description."""
+        """Return position and description as JSON."""
         return {
             "position": self.position,
             "description": self.description.to_json(),
@@ -239,14 +240,14 @@ _FIELDS = {
 
 
 def is_alteration(control: Control) -> TypeGuard[Accent]:
-    """Whether it is an accent that alters data."""
+    """Check whether a control is an accent that alters data."""
     return isinstance(control, Accent) and isinstance(control.primitive, AlterData)
 
 
 def control_from_json(value: Any, *, position: int = 0, times: Collection[str] = ()) -> Control:
-    """What ``to_json`` gave, a mapping with texts for description and maps, or the text of an accent.
+    """Read the output of ``to_json``, a mapping with texts for description and maps, or the text of an accent.
 
-    ``position`` is taken where the value says none.
+    ``position`` applies where the value has none.
 
     >>> str(control_from_json({"description": "s = 2", "primitive": "alter", "attribute": "t", "alpha": "y / 4"}))
     '[[s = 2, alter(t, y / 4, y * 4)]]'
@@ -263,9 +264,9 @@ def control_from_json(value: Any, *, position: int = 0, times: Collection[str] =
     where = f"accent {value!r}"
     fields = {"position", "description", "primitive", *_FIELDS[name]}
     fields |= {"attribute"} if name != "punctuation" else set()
-    if strange := value.keys() - fields:
+    if unknown := value.keys() - fields:
         raise AccentError(
-            f"{where}: expected only {', '.join(sorted(fields))}, got {', '.join(sorted(strange))}"
+            f"{where}: expected only {', '.join(sorted(fields))}, got {', '.join(sorted(unknown))}"
         )
     at = value.get("position", position)
     if not isinstance(at, int) or isinstance(at, bool) or abs(at) > LIMIT:

@@ -1,4 +1,4 @@
-"""Whether accents fit a stream (semantics 8.1, 8.6): of the right kind, such that its models can follow, and none twice."""
+"""Check accents against a stream's schema (semantics 8.1, 8.6): matching kinds, models that can follow, no duplicates."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from pulse.stream.descriptions.description import Description
 
 
 class UnsupportedAccentError(AccentError):
-    """An accent that is valid, and that models and segments cannot follow."""
+    """A valid accent that models and segments cannot follow."""
 
 
 def check_fit(control: Control, schema: StreamSchema, raw: bool) -> None:
-    """Whether what is said is of the right kind; and, without tuples, whether segments can follow: they are told apart by keys,
-    unmodelled attributes and time, and only models have units."""
+    """Check that a control's values have the right kinds and, without ``raw`` tuples, that segments can follow it.
+
+    Segments are distinguished by keys, unmodelled attributes and time only, and only models have units.
+    """
     types = dict((*schema.key, *schema.unmodelled))
     for name, values in (pair for box in control.description.boxes for pair in box):
         if name in schema.modelled_names and not raw:
             raise UnsupportedAccentError(
-                f"{control}: its description speaks of '{name}', which is modelled, and segments cannot tell such tuples within "
+                f"{control}: its description refers to '{name}', which is modelled; segments cannot separate tuples within "
                 f"their error; expected keys, unmodelled attributes and the time ({', '.join((*types, schema.time))}), or fit "
                 "the tuples with these accents (fit --accents)"
             )
@@ -42,31 +44,31 @@ def check_fit(control: Control, schema: StreamSchema, raw: bool) -> None:
 def _check_primitive_fit(accent: Accent, schema: StreamSchema, raw: bool) -> None:
     if isinstance(accent.primitive, AlterData) and accent.primitive.weight:
         raise UnsupportedAccentError(
-            f"{accent}: expected a map of '{accent.attribute}' alone, got one per '{accent.primitive.weight}', which is what "
-            "sums do at a shift"
+            f"{accent}: expected a map of '{accent.attribute}' alone, got one per '{accent.primitive.weight}', which only "
+            "sums have"
         )
     role, types = schema.role(accent.attribute), dict((*schema.key, *schema.unmodelled))
     if role is Role.MODELLED:
         return
-    said = f"{accent}: '{accent.attribute}' is {_article(role)}"
+    subject = f"{accent}: '{accent.attribute}' is {_article(role)}"
     if isinstance(accent.primitive, AlterData):
         if not raw:
             raise UnsupportedAccentError(
-                f"{said}; in segments only modelled attributes can be undone ({', '.join(schema.modelled_names)}); fit the "
+                f"{subject}; in segments only modelled attributes can be undone ({', '.join(schema.modelled_names)}); fit the "
                 "tuples with these accents (fit --accents)"
             )
         if role is not Role.TIME and not _is_alterable(types[accent.attribute]):
             raise AccentError(
-                f"{said}, {types[accent.attribute]}; expected numbers, as only they can be altered"
+                f"{subject}, {types[accent.attribute]}; expected numbers, as only they can be altered"
             )
     if isinstance(accent.primitive, DropAttribute) and role in (Role.KEY, Role.TIME) and not raw:
         raise UnsupportedAccentError(
-            f"{said} of the model, which it cannot be without; fit the tuples with these accents (fit --accents)"
+            f"{subject} of the model, which needs it; fit the tuples with these accents (fit --accents)"
         )
 
 
 def _is_alterable(type_: pa.DataType) -> bool:
-    """Whether values of a type that is not modelled can be undone to others of it."""
+    """Check whether unmodelled values of a type can be mapped back to values of the same type."""
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_timestamp(type_))
 
 
@@ -75,25 +77,25 @@ def _article(role: Role) -> str:
 
 
 def kind_of(type_: pa.DataType) -> str:
-    """What values of a type are to descriptions."""
+    """Return the kind that descriptions assign to values of a type."""
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return "string"
     return "boolean" if pa.types.is_boolean(type_) else "number"
 
 
 def check_doubles(controls: Iterable[Control], lines: Iterable[str]) -> None:
-    """No alteration twice, and none that contradicts another: of one instant and attribute, about the same rows."""
-    together: dict[tuple[int, str], list[tuple[Accent, str]]] = {}
+    """Reject duplicate and contradicting alterations: those of one instant and attribute that cover common rows."""
+    groups: dict[tuple[int, str], list[tuple[Accent, str]]] = {}
     for one, line in zip(controls, lines, strict=True):
         if is_alteration(one):
-            together.setdefault((one.position, one.attribute), []).append((one, line))
-    for group in together.values():
+            groups.setdefault((one.position, one.attribute), []).append((one, line))
+    for group in groups.values():
         for (one, line), (other, before) in _overlapping(group):
-            said = f"{line}: {one} at {format_instant(one.position)}"
+            subject = f"{line}: {one} at {format_instant(one.position)}"
             if one.primitive == other.primitive and one.description.equivalent(other.description):
-                raise AccentError(f"{said} is the same as {before}; expected every accent once")
+                raise AccentError(f"{subject} is the same as {before}; expected every accent once")
             raise AccentError(
-                f"{said} contradicts {before}, {other}: expected one alteration of '{one.attribute}' at an instant, "
+                f"{subject} contradicts {before}, {other}: expected one alteration of '{one.attribute}' at an instant, "
                 "got two for the same elements; compose them into one"
             )
 
@@ -102,7 +104,7 @@ _Pair = tuple[tuple[Accent, str], tuple[Accent, str]]
 
 
 def _overlapping(group: list[tuple[Accent, str]]) -> Iterator[_Pair]:
-    """Pairs that speak of common rows; where all name values of one column, only those of the same value are compared."""
+    """Yield pairs that cover common rows; where all name values of one column, compare only those with the same value."""
     by_value: dict[Any, list[tuple[Accent, str]]] = {}
     for entry in group:
         values = _named(entry[0].description)
@@ -119,7 +121,7 @@ def _overlapping(group: list[tuple[Accent, str]]) -> Iterator[_Pair]:
 
 
 def _named(description: Description) -> list[Any] | None:
-    """The values of the first column that a conjunction names, if they are listed."""
+    """Return the values of the first column that a conjunction names, if they are listed."""
     if len(description.boxes) != 1 or not description.boxes[0]:
         return None
     name, values = description.boxes[0][0]

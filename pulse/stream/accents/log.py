@@ -1,12 +1,12 @@
 """Accent logs: the accents of a stream beside its data, each at an instant (semantics 8.8).
 
-A line is an instant and an accent, or an object of JSON that says the same; ``#`` begins a remark::
+A line is an instant and an accent, or an equivalent JSON object; ``#`` begins a comment::
 
     2013-10-08            [[symbol = 'AIG', alter(price, y / 4, y * 4)]]
     {"at": "2013-10-08", "description": "symbol = 'AIG'", "primitive": "alter", "attribute": "price", "alpha": "y / 4"}
 
-An accent speaks of the elements from its instant on. Its position is that instant, in microseconds. What a description says of
-the time that the instant says already is left out: ``t >= '2013-10-08'`` at 2013-10-08.
+An accent covers the elements from its instant on. Its position is that instant, in microseconds. Conditions on the time that
+the instant already implies are removed from the description: ``t >= '2013-10-08'`` at 2013-10-08.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ from pulse.stream.units.step_maps import Alteration, Steps
 
 @dataclass(frozen=True)
 class AccentLog:
-    """Accents and punctuation in order. ``attributes`` are those of the stream's data at the beginning and later, where known;
-    ``lines`` says where each came from, for errors.
+    """Accents and punctuation in order.
+
+    ``attributes`` are those of the stream's data at the beginning and later, where known; ``lines`` gives the origin of each
+    control, for errors.
 
     >>> log = AccentLog.parse(["2013-10-08 [[symbol = 'AIG', alter(price, y / 4)]]"], times=["t"])
     >>> log.accents[0].position, str(log.accents[0])
@@ -56,20 +58,20 @@ class AccentLog:
 
     @classmethod
     def of(cls, controls: Iterable[Control], *, lines: Iterable[str] = ()) -> AccentLog:
-        """Controls by instant; those of one instant in their order."""
+        """Build a log from controls, ordered by instant; controls of one instant keep their order."""
         given = list(controls)
-        said = list(lines) or [f"accent {i}" for i in range(1, len(given) + 1)]
+        labels = list(lines) or [f"accent {i}" for i in range(1, len(given) + 1)]
         order = sorted(range(len(given)), key=lambda i: given[i].position)
-        return cls(tuple(given[i] for i in order), lines=tuple(said[i] for i in order))
+        return cls(tuple(given[i] for i in order), lines=tuple(labels[i] for i in order))
 
     @classmethod
     def read(cls, path: str | Path, *, times: Collection[str] = ()) -> AccentLog:
-        """The log in a file; one that ends in ``.json`` is what :meth:`to_json` gave."""
+        """Read a log from a file; one that ends in ``.json`` holds the output of :meth:`to_json`."""
         where = str(path)
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
         except FileNotFoundError:
-            raise AccentError(f"{where}: there is no such file of accents") from None
+            raise AccentError(f"{where}: no such accent file") from None
         except (OSError, UnicodeDecodeError) as e:
             raise AccentError(f"{where}: expected a text file of accents; {e}") from None
         if where.endswith(".json"):
@@ -83,7 +85,7 @@ class AccentLog:
 
     @classmethod
     def parse(cls, lines: Iterable[str], *, where: str = "accents", times: Collection[str] = ()) -> AccentLog:
-        """The log of lines."""
+        """Parse the lines of a log."""
         found: list[Control] = []
         places: list[str] = []
         for number, line in enumerate(lines, 1):
@@ -95,25 +97,25 @@ class AccentLog:
 
     @property
     def accents(self) -> tuple[Accent, ...]:
-        """The accents, without punctuation."""
+        """Return the accents, without punctuation."""
         return tuple(one for one in self.controls if isinstance(one, Accent))
 
     @property
     def coming(self) -> frozenset[str]:
-        """The attributes that are added or dropped."""
+        """Return the attributes that are added or dropped."""
         return frozenset(one.attribute for one in self.accents if not is_alteration(one))
 
     @property
     def entangled(self) -> bool:
-        """Whether some description speaks of what is altered: then accents are not independent of each other."""
+        """Check whether some description refers to an altered attribute: accents then depend on each other."""
         altered = {one.attribute for one in self.accents if is_alteration(one)}
         return any(one.description.attributes & altered for one in self.controls)
 
     def needs_tuples(self, schema: StreamSchema) -> bool:
-        """Whether only the tuples tell which of them an accent speaks of, or can be undone: segments cannot."""
-        told = {*schema.key_names, schema.time, *schema.unmodelled_names}
+        """Check whether some accent can be matched or undone on tuples only, not on segments."""
+        available = {*schema.key_names, schema.time, *schema.unmodelled_names}
         return any(
-            one.description.attributes - told or (is_alteration(one) and one.attribute in told)
+            one.description.attributes - available or (is_alteration(one) and one.attribute in available)
             for one in self.controls
         )
 
@@ -121,7 +123,6 @@ class AccentLog:
         return len(self.controls)
 
     def __getitem__(self, some: slice) -> AccentLog:
-        """A stretch of it."""
         return AccentLog(self.controls[some], self.attributes, self.lines[some])
 
     def __add__(self, later: AccentLog) -> AccentLog:
@@ -137,24 +138,25 @@ class AccentLog:
         raw: bool = False,
         altered: Collection[str] = (),
     ) -> AccentLog:
-        """The log for a stream; an :class:`AccentError` names the first line that does not fit it.
+        """Check the log against a stream; an :class:`AccentError` names the first line that does not fit.
 
-        ``attributes`` are those of the data, of which a model may have only some. With ``raw`` tuples are at hand
-        (:mod:`pulse.stream.units.recorded_units`); else accents that need them are an :class:`UnsupportedAccentError`.
-        ``altered`` is what was altered before: with the time among it, an instant says nothing of recorded times.
+        ``attributes`` are those of the data; a model may have only some of them. With ``raw``, tuples are available
+        (:mod:`pulse.stream.units.recorded_units`); otherwise accents that need them raise an :class:`UnsupportedAccentError`.
+        ``altered`` are the attributes altered before: with the time among them, an instant implies nothing about recorded
+        times.
         """
         known = tuple(dict.fromkeys((*schema.names, *self.attributes, *attributes)))
         added = added_first(self.accents)
         here = Existence.of([name for name in known if name not in added])
-        # Where nothing comes or goes, an alteration fits if all it speaks of is there; who does not fit is asked in full.
+        # Without adds and drops, an alteration fits if all its attributes are present; anything else gets the full check.
         stays = set(known) if all(is_alteration(one) for one in self.controls) else set[str]()
         moved = {*altered, *(one.attribute for one in self.accents if is_alteration(one))}
         found: list[Control] = []
         for control, line in zip(self.controls, self.lines, strict=True):
             try:
                 check_fit(control, schema, raw)
-                spoken = control.description.attributes
-                if not (isinstance(control, Accent) and control.attribute in stays and spoken <= stays):
+                named = control.description.attributes
+                if not (isinstance(control, Accent) and control.attribute in stays and named <= stays):
                     here = here.after(control)
             except PulseError as e:
                 kind = UnsupportedAccentError if isinstance(e, UnsupportedAccentError) else AccentError
@@ -164,20 +166,20 @@ class AccentLog:
         return AccentLog(tuple(found), known, self.lines)
 
     def evolving(self, policy: Policy) -> AccentLog:
-        """Without the accents that are ignored."""
+        """Return the log without the accents that the policy ignores."""
         return self._only(lambda one: not isinstance(one, Accent) or policy.choice(one) != "ignore")
 
     def ignored(self, policy: Policy) -> AccentLog:
-        """Only those."""
+        """Return only the accents that the policy ignores."""
         return self._only(lambda one: isinstance(one, Accent) and policy.choice(one) == "ignore")
 
     def _only(self, wanted: Any) -> AccentLog:
-        kept = [i for i, one in enumerate(self.controls) if wanted(one)]
-        lines = tuple(self.lines[i] for i in kept)
-        return AccentLog(tuple(self.controls[i] for i in kept), self.attributes, lines)
+        chosen = [i for i, one in enumerate(self.controls) if wanted(one)]
+        lines = tuple(self.lines[i] for i in chosen)
+        return AccentLog(tuple(self.controls[i] for i in chosen), self.attributes, lines)
 
     def steps(self, time: str) -> dict[str, Steps]:
-        """What alter data does, by attribute: from the units of the start to those recorded."""
+        """Return the unit map of each altered attribute: from the units of the start to the recorded ones."""
         found: dict[str, list[Alteration]] = {}
         for one in self.accents:
             if isinstance(one.primitive, AlterData):
@@ -186,18 +188,20 @@ class AccentLog:
         return {name: Steps.of(own, time=time) for name, own in found.items()}
 
     def gaps(self, schema: StreamSchema) -> dict[str, Steps]:
-        """Where modelled attributes are not, after they were: their scale is above 1 there. A model holds values across."""
+        """Return where modelled attributes are absent after having existed: their scale is above 1 there. A model keeps its
+        values across.
+        """
         found: dict[str, list[Alteration]] = {}
         for one in self.accents:
             begins = isinstance(one.primitive, AddAttribute)
-            known = one.attribute in found or not begins  # what is added first was never before
+            known = one.attribute in found or not begins  # the first add of an attribute ends no gap
             if known and one.attribute in schema.modelled_names and not is_alteration(one):
                 map = Affine("1/2") if begins else Affine(2)
                 found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
         return {name: Steps.of(own, time=schema.time) for name, own in found.items()}
 
     def told(self, schema: StreamSchema) -> AccentLog:
-        """What segments of a model can say of it: the accents that a scan passes (:meth:`Signature.scan`)."""
+        """Return the accents that segments of a model can follow: those that a scan passes (:meth:`Signature.scan`)."""
         if not self.needs_tuples(schema):
             return self
         signature = Signature.scan(
@@ -215,12 +219,12 @@ class AccentLog:
         return replace(AccentLog.of(passed), attributes=self.attributes)
 
     def to_json(self) -> dict[str, Any]:
-        """For a file beside a model."""
+        """Return the log as JSON, for a file beside a model."""
         return {"attributes": list(self.attributes), "accents": [one.to_json() for one in self.controls]}
 
     @classmethod
     def from_json(cls, value: Any, *, where: str = "accents") -> AccentLog:
-        """What :meth:`to_json` gave, or a list of accents."""
+        """Read the output of :meth:`to_json`, or a list of accents."""
         listed = value.get("accents") if isinstance(value, Mapping) else value
         if not isinstance(listed, list):
             raise AccentError(f"{where}: expected a list of accents, got {value!r}")
@@ -232,7 +236,7 @@ class AccentLog:
 
 
 def _since(control: Control, time: str) -> Control:
-    """Without what the position says of the time already."""
+    """Remove the conditions on the time that the position already implies."""
     if time not in control.description.attributes:
         return control
     later = Domain.of(**{time: ValueSet.between(control.position, None)})
@@ -240,7 +244,7 @@ def _since(control: Control, time: str) -> Control:
 
 
 def added_first(accents: Iterable[Accent]) -> set[str]:
-    """Attributes whose first accent adds them: at the beginning they are not there."""
+    """Return the attributes whose first accent adds them: they are absent at the beginning."""
     first: dict[str, Accent] = {}
     for one in accents:
         if not isinstance(one.primitive, AlterData):

@@ -1,4 +1,4 @@
-"""Lines of an accent log as accents and punctuation: an instant and an accent, or an object of JSON that says the same."""
+"""Parse lines of an accent log: an instant and an accent, or an equivalent JSON object."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from pulse.stream.accents.accents import AccentError, Control, control_from_json
 
 
 def control_of_line(line: str, where: str, times: Collection[str]) -> Control:
-    """What a line says; ``where`` is told of one that says nothing, ``times`` are the columns whose texts are instants."""
+    """Parse a line; ``where`` prefixes errors, ``times`` are the columns whose texts are instants."""
     if line.startswith("{"):
         try:
             given = json.loads(line)
-        except (ValueError, RecursionError) as e:  # no JSON, nested too deep, or a number of too many digits
+        except (
+            ValueError,
+            RecursionError,
+        ) as e:  # not JSON, nested too deep, or a number with too many digits
             raise AccentError(f"{where}: expected an object of JSON, got {line!r} ({e})") from None
         return control_of_object(given, where, times)
     instant, bracket, rest = line.partition("[")
@@ -32,7 +35,7 @@ def control_of_line(line: str, where: str, times: Collection[str]) -> Control:
 
 
 def control_of_object(given: Any, where: str, times: Collection[str]) -> Control:
-    """What an object of JSON says: its instant is ``at``, or ``position``."""
+    """Read a JSON object; its instant is ``at`` or ``position``."""
     if not isinstance(given, dict) or ("at" not in given and "position" not in given):
         raise AccentError(f"{where}: expected an object with the instant 'at', got {given!r}")
     rest = {name: value for name, value in given.items() if name != "at"}

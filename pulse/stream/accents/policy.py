@@ -1,7 +1,7 @@
-"""Evolution policy: what a stream's reader does at an accent, per primitive, as tools for change data capture let one choose.
+"""Evolution policy: how a stream's reader reacts to an accent, per primitive, as in tools for change data capture.
 
-``evolve`` follows it (semantics 8.2); ``exception`` ends the query there (8.5); ``ignore`` reads on as if it were not there:
-values then are what they are in the data.
+``evolve`` follows the accent (semantics 8.2); ``exception`` ends the query there (8.5); ``ignore`` reads on without it: values
+then stay as they are in the data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Policy:
 
     @classmethod
     def of(cls, given: Policy | str | Mapping[str, str] | None) -> Policy:
-        """From one choice for all, a mapping of primitives to choices, or a text ``alter=exception,add=ignore``."""
+        """Build a policy from one choice, a mapping of primitives to choices, or text: ``alter=exception,add=ignore``."""
         if given is None or isinstance(given, Policy):
             return given or cls()
         if isinstance(given, str) and "=" not in given:
@@ -49,7 +49,7 @@ class Policy:
         return replace(cls(), **found)
 
     def choice(self, accent: Accent) -> str:
-        """What is done at an accent."""
+        """Return the choice for an accent."""
         return str(getattr(self, NAMES[type(accent.primitive)]))
 
 

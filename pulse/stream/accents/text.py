@@ -1,6 +1,6 @@
-"""Accents and punctuation as text: ``[[s = 2, alter(t, (y - 32) * 5/9, y * 9/5 + 32)]]``, ``[[true, add(p)]]``, ``[a <= 1]``.
+"""Parse accents and punctuation: ``[[s = 2, alter(t, (y - 32) * 5/9, y * 9/5 + 32)]]``, ``[[true, add(p)]]``, ``[a <= 1]``.
 
-The primitives are also read as the paper writes them: ``+(p)``, ``−(p)``, ``≀(t, y → y / 4, y → y × 4)``.
+The primitives may also be written as in the paper: ``+(p)``, ``−(p)``, ``≀(t, y → y / 4, y → y × 4)``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FORM = (
 
 
 def parse_control(text: str, *, position: int = 0, times: Collection[str] = ()) -> Control:
-    """An accent, or a punctuation in single brackets.
+    """Parse an accent, or a punctuation in single brackets.
 
     >>> parse_control("[a <= 1]", position=7)
     Punctuation(position=7, description=Description('a <= 1'))
@@ -58,7 +58,7 @@ def parse_control(text: str, *, position: int = 0, times: Collection[str] = ()) 
 
 
 def parse_accent(text: str, *, position: int = 0, times: Collection[str] = ()) -> Accent:
-    """The accent a text says; what it is not is an :class:`AccentError` that quotes it."""
+    """Parse an accent; an :class:`AccentError` quotes the text if it is none."""
     body = text.strip()
     if not (body.startswith("[[") and body.endswith("]]")):
         raise AccentError(f"accent: cannot read {text!r}; {_FORM}")
@@ -99,7 +99,7 @@ def _parse_primitive(text: str) -> Primitive:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that stand outside of quotes and parentheses."""
+    """Split at commas outside of quotes and parentheses."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         if quote:

@@ -1,7 +1,7 @@
-"""Which accented streams are valid (semantics 8.1, paper §3): accents fit what stands before them, rows fit the accents.
+"""Validate accented streams (semantics 8.1, paper §3): accents must fit the elements before them, rows the accents.
 
-For each attribute it is known for which rows it exists: everywhere for those of the stream's first schema, nowhere for others;
-adding and dropping change that for the rows of their description. What holds of rows in present units is carried through every
+Per attribute, a description states for which rows it exists: all rows for the stream's first schema, none for other attributes;
+adding and dropping change that for the rows they describe. Descriptions are in present units and are carried through every
 alter data.
 """
 
@@ -26,7 +26,7 @@ from pulse.stream.descriptions.value_sets import DEFINED, UNDEFINED, scalar
 
 @dataclass(frozen=True)
 class Existence:
-    """For which rows which attributes exist, in the units of the stream's present end; immutable and picklable.
+    """The rows for which each attribute exists, in the units of the stream's present end; immutable and picklable.
 
     >>> here = Existence.of(["s", "t"])
     >>> here = here.after(Accent.parse("[[s = 2, add(p)]]"))
@@ -37,12 +37,14 @@ class Existence:
 
     where: Mapping[str, Description] = field(default_factory=dict)
     domain: Domain = NO_PROMISES
-    closed: Description = FALSE  # of which rows punctuation said that none comes any more
-    strict: bool = True  # descriptions may speak of what exists only; what operators held may outlive it, and then says nothing
+    closed: Description = FALSE  # rows that punctuation has closed
+    strict: bool = (
+        True  # descriptions may use existing attributes only; accents held by operators may outlive theirs
+    )
 
     @classmethod
     def of(cls, attributes: Iterable[str], domain: Domain | None = None, *, strict: bool = True) -> Existence:
-        """At the beginning of a stream with these attributes."""
+        """Return the existence at the beginning of a stream with these attributes."""
         return cls(dict.fromkeys(attributes, TRUE), domain or NO_PROMISES, strict=strict)
 
     def __getitem__(self, attribute: str) -> Description:
@@ -50,11 +52,11 @@ class Existence:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """Those that exist for some row."""
+        """Return the attributes that exist for some row."""
         return tuple(name for name in sorted(self.where) if not self.where[name].is_empty)
 
     def check(self, element: Control | Row) -> None:
-        """An :class:`AccentError` where the element does not fit: it names the element, what was expected and what came."""
+        """Raise an :class:`AccentError` if the element does not fit; it names the element, what was expected and what came."""
         if isinstance(element, Accent):
             self._check_description(element.description, str(element))
             self._check_primitive(element)
@@ -64,7 +66,7 @@ class Existence:
             self._check_row(element)
 
     def after(self, element: Control) -> Existence:
-        """What exists after an element, which is checked."""
+        """Check an element and return the existence after it."""
         self.check(element)
         if isinstance(element, Punctuation):
             return replace(self, closed=self.closed | element.description)
@@ -83,31 +85,33 @@ class Existence:
         return replace(self, where=where)
 
     def _check_description(self, description: Description, name: str) -> None:
-        """Rows are compared on attributes that exist for them; where one does not, what is said holds of its absence as well."""
+        """Check that rows are compared on attributes that exist for them, unless the description also matches undefined values
+        there.
+        """
         for attribute in sorted(description.attributes) if self.strict else ():
-            absent = self._coming(description - self[attribute])
+            absent = self._open_rows(description - self[attribute])
             compared = (absent & Description.where(**{attribute: DEFINED})).without(attribute)
             missing = compared - (absent & Description.where(**{attribute: UNDEFINED})).without(attribute)
             if not missing.is_empty:
                 raise AccentError(
-                    f"{name}: the description speaks of '{attribute}', {self._known(attribute)}{_where(missing, self)}"
+                    f"{name}: the description refers to '{attribute}', {self._known(attribute)}{_where(missing, self)}"
                 )
 
-    def _coming(self, description: Description) -> Description:
-        """The rows of a description that may come: of the domain, and not closed by punctuation. Of others nothing is asked."""
+    def _open_rows(self, description: Description) -> Description:
+        """Return the rows of a description that may still arrive: in the domain, and not closed by punctuation."""
         return (description & self.domain.description) - self.closed
 
     def _check_primitive(self, accent: Accent) -> None:
         primitive, name = accent.primitive, accent.attribute
         here = self[name]
         if isinstance(primitive, AddAttribute):
-            both = self._coming(here & accent.description)
+            both = self._open_rows(here & accent.description)
             if not both.is_empty:
                 raise AccentError(
                     f"{accent}: '{name}' already exists{_where(both, self)}; drop it there first"
                 )
             return
-        missing = self._coming(accent.description - here)
+        missing = self._open_rows(accent.description - here)
         if not missing.is_empty:
             raise AccentError(
                 f"{accent}: expected an attribute that exists, got '{name}', {self._known(name)}{_where(missing, self)}"
@@ -123,7 +127,7 @@ class Existence:
                 raise AccentError(f"row {dict(row)}: '{name}' has a value, but does not exist for this row")
         if self.closed.matches(row):
             raise AccentError(
-                f"row {dict(row)}: a punctuation before it said that no such row comes any more"
+                f"row {dict(row)}: an earlier punctuation promised that no such row comes any more"
             )
         if not self.domain.description.matches(row):
             raise AccentError(
@@ -132,7 +136,7 @@ class Existence:
 
     def _known(self, attribute: str) -> str:
         if self[attribute].is_empty:
-            return f"which is none of the stream's ({', '.join(self.attributes)}); it is missing"
+            return f"which is not an attribute of the stream ({', '.join(self.attributes)}); it is missing"
         return "which does not exist"
 
 
@@ -143,9 +147,9 @@ def check_stream(
     *,
     strict: bool = True,
 ) -> Existence:
-    """What exists at the end of a stream; an :class:`AccentError` at its first element that does not fit.
+    """Return the existence at the end of a stream; raise an :class:`AccentError` at the first element that does not fit.
 
-    Not ``strict`` is for what operators give: an accent that was held may speak of an attribute that is gone when it is passed.
+    Use ``strict=False`` for the output of operators: a held accent may mention an attribute that is gone when it is passed.
 
     >>> stream = [Accent.parse("[[s = 2, add(p)]]"), {"s": 2, "p": 7}, Accent.parse("[[s = 2, drop(p)]]")]
     >>> check_stream(stream, ["s", "t"]).attributes

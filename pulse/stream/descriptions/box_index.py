@@ -1,8 +1,8 @@
-"""An index over the boxes of a large description: which of them may overlap a box, or hold a row.
+"""Index the boxes of a large description: find those that may overlap a box or contain a row.
 
 Accents of a feed mostly name a key (``symbol = 'AIG' and t >= …``), so thousands of boxes are pinned to few values of one
-attribute each. The index maps those values to boxes; the rest is *loose* and always looked at. It is extended in place when
-boxes are appended, and shared: a description looks only at the positions below the number of boxes it shares.
+attribute each. The index maps those values to boxes; the remaining *loose* boxes are always candidates. The index is extended
+in place when boxes are appended, and shared: a description uses only the positions below the number of boxes it shares.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from pulse.stream.descriptions.boxes import Box
 from pulse.stream.descriptions.value_sets import ValueSet, scalar
 
-LEAST = 16  # boxes from which on an index is worth its making
-_MOST = 8  # values up to which a box is filed under each
+LEAST = 16  # boxes from which on an index pays off
+_MOST = 8  # a box is filed under at most so many values
 
 
 class BoxIndex:
-    """Positions of boxes by the values of one attribute; made by :func:`index_of`."""
+    """Positions of boxes by the values of one attribute; built by :func:`index_of`."""
 
     def __init__(self, attribute: str, boxes: Sequence[Box]) -> None:
         self.attribute = attribute
@@ -38,12 +38,12 @@ class BoxIndex:
             self.size += 1
 
     def near(self, box: Box, below: int) -> list[int] | None:
-        """The positions below a number of boxes that may overlap a box, ascending; None where it may overlap any."""
+        """Return the positions, ascending, below a number of boxes that may overlap a box; None where any may."""
         values = pinned(dict(box).get(self.attribute))
         return None if values is None else self._positions(values, below)
 
     def holding(self, row: Any, below: int) -> list[int]:
-        """The positions of boxes that may hold a row."""
+        """Return the positions of boxes that may contain a row."""
         value = scalar(row.get(self.attribute))
         return self._positions(() if value is None else (value,), below)
 
@@ -54,7 +54,7 @@ class BoxIndex:
 
 
 def index_of(boxes: Sequence[Box]) -> BoxIndex | None:
-    """An index by the attribute that pins most boxes; None where none pins half of them."""
+    """Build an index on the attribute that pins most boxes; None where none pins half of them."""
     counts: dict[str, int] = {}
     for box in boxes:
         for name, values in box:
@@ -65,7 +65,7 @@ def index_of(boxes: Sequence[Box]) -> BoxIndex | None:
 
 
 def pinned(values: ValueSet | None) -> tuple[Any, ...] | None:
-    """The values of a set that has few; None for any other, and where undefined is among them."""
+    """Return the values of a small set; None for any other set, and where it includes undefined."""
     if values is None or values.null or values.rest:
         return None
     if values.kind == "string":

@@ -1,7 +1,7 @@
-"""Boxes: conjunctions of constraints, an attribute each; the terms of a description (semantics 8.1).
+"""Boxes: conjunctions of one constraint per attribute; the terms of a description (semantics 8.1).
 
-A box is a tuple of ``(attribute, set of values)`` in the order of names, without attributes that may be anything. The empty tuple
-is *true*. No constraint is empty: what would be *false* is no box at all.
+A box is a tuple of ``(attribute, set of values)`` sorted by name, without unconstrained attributes. The empty tuple is *true*.
+No constraint is empty: *false* is the absence of a box.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ TRUE: Box = ()
 
 
 def box_of(constraints: Mapping[str, ValueSet]) -> Box | None:
-    """The box of these constraints; None where one of them is empty."""
+    """Build the box of these constraints; None where one of them is empty."""
     if any(values.is_empty for values in constraints.values()):
         return None
     return tuple((name, constraints[name]) for name in sorted(constraints) if not constraints[name].is_all)
 
 
 def meet(one: Box, other: Box) -> Box | None:
-    """What lies in both boxes, or None."""
+    """Intersect two boxes; None where they are disjoint."""
     if not one or not other:
         return one or other
     found = dict(one)
@@ -38,15 +38,15 @@ def meet(one: Box, other: Box) -> Box | None:
 
 
 def overlap(one: Box, other: Box) -> bool:
-    """Whether some row lies in both boxes."""
+    """Check whether some row lies in both boxes."""
     mine = dict(one)
     return all(name not in mine or _meets(name, mine[name], values) for name, values in other)
 
 
 def subtract(one: Box, other: Box) -> list[Box]:
-    """Disjoint boxes of what lies in the one and not in the other.
+    """Subtract one box from another, as disjoint boxes.
 
-    An attribute at a time: first what the other does not allow of it, then on with what it does.
+    It proceeds one attribute at a time: first the values that the other excludes, then on with those it allows.
     """
     if not overlap(one, other):
         return [one]
@@ -62,7 +62,7 @@ def subtract(one: Box, other: Box) -> list[Box]:
 
 
 def subtract_all(one: Box, others: Iterable[Box]) -> list[Box]:
-    """Disjoint boxes of what lies in the one and in none of the others."""
+    """Subtract several boxes from one, as disjoint boxes."""
     left = [one]
     for other in others:
         if not left:
@@ -72,7 +72,7 @@ def subtract_all(one: Box, others: Iterable[Box]) -> list[Box]:
 
 
 def disjoint(boxes: Iterable[Box]) -> list[Box]:
-    """Disjoint boxes of the same union."""
+    """Split boxes into disjoint ones of the same union."""
     found: list[Box] = []
     for box in boxes:
         found += subtract_all(box, tuple(found))
@@ -80,9 +80,9 @@ def disjoint(boxes: Iterable[Box]) -> list[Box]:
 
 
 def merged(boxes: Iterable[Box]) -> list[Box]:
-    """Fewer boxes of the same union: those that differ in one attribute only become one, as long as there are any.
+    """Merge boxes that differ in one attribute only, until none do; the union stays the same.
 
-    Found by grouping on the other attributes, so linear in their number; disjoint boxes stay disjoint.
+    Grouping on the other attributes finds them in linear time; disjoint boxes stay disjoint.
     """
     found = list(dict.fromkeys(boxes))
     changed = True
@@ -104,14 +104,14 @@ def merged(boxes: Iterable[Box]) -> list[Box]:
 
 
 def covered(box: Box, boxes: Iterable[Box]) -> bool:
-    """Whether every row of the box lies in one of the boxes."""
+    """Check whether every row of the box lies in one of the boxes."""
     return not subtract_all(box, boxes)
 
 
 def prime(boxes: list[Box]) -> list[Box]:
-    """A short cover of the same union, for reading: each box as wide as it can be, none that the others make needless.
+    """Find a short, readable cover of the same union: each box as wide as possible, none redundant.
 
-    Boxes may overlap. Exponential at worst, so for few boxes.
+    Boxes may overlap. Exponential in the worst case, so only for few boxes.
     """
     wide = []
     for box in boxes:
@@ -124,7 +124,7 @@ def prime(boxes: list[Box]) -> list[Box]:
                     grown = trial
         wide.append(grown)
     kept = sorted(dict.fromkeys(wide), key=sort_key)
-    # The longest first: they are the ones to spare the reader.
+    # Longest first: removing those shortens the text most.
     for box in sorted(kept, key=len, reverse=True):
         spared = [other for other in kept if other != box]
         if covered(box, spared):
@@ -133,7 +133,7 @@ def prime(boxes: list[Box]) -> list[Box]:
 
 
 def sort_key(box: Box) -> tuple[Any, ...]:
-    """An order of boxes that does not depend on how they came about."""
+    """Return a sort key that does not depend on how boxes were built."""
     return tuple(
         (name, values.kind, values.cuts, sorted(map(str, values.members)), values.rest, values.null)
         for name, values in box

@@ -1,11 +1,11 @@
-"""Descriptions: which elements of a stream an accent or a punctuation speaks of; an exact algebra (semantics 8.1).
+"""Descriptions: the set of stream elements that an accent or punctuation covers, with an exact algebra (semantics 8.1).
 
 A description is a union of boxes (:mod:`pulse.stream.descriptions.boxes`), kept disjoint. ``and``, ``or``, ``not``, difference,
-implication, overlap and cover are decided exactly; nothing is sampled. Undefined (null) satisfies no comparison, and what is
-*not* a comparison holds of undefined as well: the algebra is Boolean, on rows with and without the attribute.
+implication, overlap and cover are decided exactly; nothing is sampled. Undefined (null) satisfies no comparison, and the
+negation of a comparison includes undefined: the algebra is Boolean, on rows with and without the attribute.
 
-A **domain** is a box of promises: every row of the stream, now and later, lies in it (``s`` is 1 or 2; ``t`` is never undefined).
-Without a promise an attribute may be anything, also undefined.
+A **domain** is a box of promises: every row of the stream, now and later, lies in it (``s`` is 1 or 2; ``t`` is never
+undefined). Without a promise an attribute may take any value, including undefined.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from pulse.stream.descriptions.boxes import Box
 from pulse.stream.descriptions.value_sets import DEFINED, EVERYTHING, DescriptionError, ValueSet
 from pulse.stream.units.affine import Affine
 
-_FEW = 24  # boxes up to which a union is tidied at once and printed as short as it can be
+_FEW = 24  # boxes up to which a union is merged at once and printed as short as possible
 
 
 @dataclass(frozen=True)
 class Description:
-    """A union of disjoint boxes. Make one with :meth:`parse`, :meth:`where`, :meth:`of`; ``==`` is of the form, not the meaning
-    (:meth:`equivalent` is).
+    """A union of disjoint boxes. Build one with :meth:`parse`, :meth:`where`, :meth:`of`.
+
+    ``==`` compares the form, :meth:`equivalent` the meaning.
 
     >>> d = Description.parse("symbol = 'AIG' and price < 5")
     >>> d.matches({"symbol": "AIG", "price": 4}), str(~d)
@@ -38,12 +39,12 @@ class Description:
 
     @classmethod
     def of(cls, boxes: Iterable[Box]) -> Description:
-        """The union of boxes that may overlap."""
+        """Build the union of boxes that may overlap."""
         return cls._tidy(box_algebra.disjoint(boxes))
 
     @classmethod
     def where(cls, **constraints: Any) -> Description:
-        """A conjunction: an attribute equals a value, is one of a set of values, or lies in a :class:`ValueSet`.
+        """Build a conjunction: an attribute equals a value, is one of a set of values, or lies in a :class:`ValueSet`.
 
         >>> str(Description.where(s=2, l={"A", "B"}))
         "l in ('A', 'B') and s = 2"
@@ -53,7 +54,7 @@ class Description:
 
     @classmethod
     def parse(cls, text: str, *, times: Collection[str] = ()) -> Description:
-        """The description a text says; see :func:`pulse.stream.descriptions.text.parse_description`."""
+        """Parse the text of a description; see :func:`pulse.stream.descriptions.text.parse_description`."""
         from pulse.stream.descriptions.text import parse_description
 
         return parse_description(text, times=times)
@@ -63,22 +64,22 @@ class Description:
         return cls(tuple(box_algebra.merged(found) if 1 < len(found) <= _FEW else found))
 
     def __reduce__(self) -> tuple[type[Description], tuple[tuple[Box, ...]]]:
-        return Description, (self.boxes,)  # without what is cached
+        return Description, (self.boxes,)  # without the caches
 
     @cached_property
     def _index(self) -> tuple[BoxIndex | None, int]:
-        """An index, and how many of the boxes it is of; those after them are looked at one by one."""
+        """Return an index and the number of boxes it covers; later boxes are scanned."""
         index = index_of(self.boxes) if len(self.boxes) >= LEAST else None
         return index, 0 if index is None else len(self.boxes)
 
     def _near(self, box: Box) -> Sequence[Box]:
-        """The boxes that may overlap one."""
+        """Return the boxes that may overlap one."""
         index, below = self._index
         near = None if index is None else index.near(box, below)
         return self.boxes if near is None else [*(self.boxes[at] for at in near), *self.boxes[below:]]
 
     def _changed(self, kept: int, boxes: tuple[Box, ...]) -> Description:
-        """A large description of which the first boxes are this one's: they stay in its index, which is shared."""
+        """Build a large description whose first boxes are this one's: they stay in the shared index."""
         found = Description(boxes)
         index, below = self.__dict__.get("_index", (None, 0))
         if index is None:
@@ -117,7 +118,7 @@ class Description:
         return self._tidy(left) if len(left) <= _FEW else self._changed(first, tuple(left))
 
     def _touched(self, other: Description) -> list[int]:
-        """The positions of boxes that overlap another description."""
+        """Return the positions of boxes that overlap another description."""
         index, below = self._index
         near = [None if index is None else index.near(box, below) for box in other.boxes]
         if any(positions is None for positions in near):
@@ -141,39 +142,39 @@ class Description:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row at all matches."""
+        """Check whether no row matches."""
         return not self.boxes
 
     @property
     def is_true(self) -> bool:
-        """Whether every row matches."""
+        """Check whether every row matches."""
         return (~self).is_empty
 
     def implies(self, other: Description, domain: Domain | None = None) -> bool:
-        """Whether every row (of the domain) that matches this matches the other."""
+        """Check whether every row (of the domain) that matches this also matches the other."""
         boxes = self.boxes if domain is None else (self & domain.description).boxes
         return all(box_algebra.covered(box, other._near(box)) for box in boxes)
 
     def covers(self, domain: Domain) -> bool:
-        """Whether every row of the domain matches."""
+        """Check whether every row of the domain matches."""
         return domain.description.implies(self)
 
     def overlaps(self, other: Description) -> bool:
-        """Whether some row matches both."""
+        """Check whether some row matches both."""
         few, many = (self, other) if len(self.boxes) <= len(other.boxes) else (other, self)
         return any(box_algebra.overlap(one, two) for one in few.boxes for two in many._near(one))
 
     def equivalent(self, other: Description, domain: Domain | None = None) -> bool:
-        """Whether the same rows (of the domain) match."""
+        """Check whether the same rows (of the domain) match both."""
         return self == other or (self.implies(other, domain) and other.implies(self, domain))
 
     @cached_property
     def attributes(self) -> frozenset[str]:
-        """The attributes that matter, as far as the form shows; ``simplified`` first to be sure."""
+        """Return the attributes that matter, as far as the form shows; use ``simplified`` first to be exact."""
         return frozenset(name for box in self.boxes for name, _ in box)
 
     def matches(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row matches; an attribute that it lacks, or that is None or NaN, is undefined.
+        """Check whether a row matches; a missing attribute, None and NaN are undefined.
 
         >>> Description.parse("p < 5").matches({}), (~Description.parse("p < 5")).matches({})
         (False, True)
@@ -185,24 +186,24 @@ class Description:
         return any(all(values.contains(row.get(name)) for name, values in box) for box in boxes)
 
     def without(self, *attributes: str) -> Description:
-        """The projection: what matches for *some* value of these attributes."""
+        """Project attributes away: match what matches for *some* value of them."""
         if not self.attributes & set(attributes):
             return self
         return Description.of(tuple(pair for pair in box if pair[0] not in attributes) for box in self.boxes)
 
     def free_of(self, attribute: str) -> Description | None:
-        """The same rows said without an attribute, or None where they cannot be.
+        """Describe the same rows without an attribute; None where that is impossible.
 
         >>> str(Description.parse("s = 1 and t < 5 or s = 1 and not t < 5").free_of("t"))
         's = 1'
         """
         if attribute not in self.attributes:
             return self
-        said = self.without(attribute)
-        return said if said.implies(self) else None
+        projected = self.without(attribute)
+        return projected if projected.implies(self) else None
 
     def throughout(self, *attributes: str, domain: Domain | None = None) -> Description:
-        """What matches for *every* value of these attributes that the domain allows.
+        """Match what matches for *every* value of these attributes that the domain allows.
 
         >>> str(Description.parse("s = 1 and t < 5 or s = 1 and t >= 5 or s = 2 and t < 5").throughout(
         ...     "t", domain=Domain.of(t=DEFINED)))
@@ -211,12 +212,12 @@ class Description:
         if not self.attributes & set(attributes):
             return self
         allowed = {name: values for name, values in (domain or NO_PROMISES).promises if name in attributes}
-        asked = self.without(*attributes)
-        missing = (asked & Description.where(**allowed)) - self
-        return asked - missing.without(*attributes)
+        candidates = self.without(*attributes)
+        missing = (candidates & Description.where(**allowed)) - self
+        return candidates - missing.without(*attributes)
 
     def rewritten(self, attribute: str, map: Affine) -> Description:
-        """The image: what rows match once ``attribute`` is replaced by ``map`` of it.
+        """Return the image: the rows that match once ``attribute`` is replaced by ``map`` of it.
 
         >>> str(Description.parse("t < 212").rewritten("t", Affine.parse("(y - 32) * 5/9")))
         't < 100'
@@ -231,7 +232,7 @@ class Description:
         )
 
     def simplified(self, domain: Domain | None = None) -> Description:
-        """The same rows of the domain in few boxes: what the domain promises anyway is left out.
+        """Describe the same rows of the domain in few boxes, without constraints that the domain implies.
 
         >>> str((~Description.where(s=1)).simplified(Domain.of(s={1, 2})))
         's = 2'
@@ -243,7 +244,7 @@ class Description:
         return Description(tuple(sorted(found, key=box_algebra.sort_key)))
 
     def stretched(self, limit: Description) -> Description:
-        """This, with every constraint left out that is not needed to stay within ``limit``.
+        """Remove every constraint that is not needed to stay within ``limit``.
 
         >>> str(Description.parse("l = 'A' and wid >= 3").stretched(Description.parse("l = 'A' or wid < 3")))
         "l = 'A'"
@@ -258,7 +259,7 @@ class Description:
         return Description.of(found)
 
     def cover(self) -> list[Box]:
-        """Boxes to read: as few and as wide as may be; they may overlap."""
+        """Return boxes for display: few and wide; they may overlap."""
         found = box_algebra.merged(self.boxes)
         return box_algebra.prime(found) if len(found) <= _FEW else sorted(found, key=box_algebra.sort_key)
 
@@ -271,14 +272,14 @@ class Description:
         return f"Description({str(self)!r})"
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The boxes, each a mapping of attribute to values; numbers as exact text where they are not whole."""
+        """Return the boxes as JSON, each a mapping of attribute to values; numbers that are not whole become exact text."""
         from pulse.stream.descriptions.json import set_to_json
 
         return [{name: set_to_json(values) for name, values in box} for box in self.boxes]
 
     @classmethod
     def from_json(cls, value: Any) -> Description:
-        """What :meth:`to_json` gave, or a text as :meth:`parse` reads it."""
+        """Read the output of :meth:`to_json`, or a text as :meth:`parse` reads it."""
         from pulse.stream.descriptions.json import description_from_json
 
         return cls.parse(value) if isinstance(value, str) else description_from_json(value)
@@ -290,13 +291,13 @@ FALSE = Description(())
 
 @dataclass(frozen=True)
 class Domain:
-    """What is promised of every row of a stream, an attribute each: its values, and that it is never undefined."""
+    """Promises about every row of a stream, per attribute: its values, and that it is never undefined."""
 
     promises: Box = ()
 
     @classmethod
     def of(cls, **promises: Any) -> Domain:
-        """Promises as :meth:`Description.where` takes them; ``DEFINED`` promises no more than a value.
+        """Build promises as :meth:`Description.where` takes them; ``DEFINED`` promises only that there is a value.
 
         >>> Description.parse("s = 1 or s = 2").covers(Domain.of(s={1, 2}))
         True
@@ -305,7 +306,7 @@ class Domain:
 
     @classmethod
     def from_values(cls, promises: Mapping[str, ValueSet]) -> Domain:
-        """A domain of sets of values."""
+        """Build a domain from sets of values."""
         box = box_algebra.box_of(promises)
         if box is None:
             raise DescriptionError("domain: expected values for every attribute, got an attribute with none")
@@ -313,32 +314,32 @@ class Domain:
 
     @property
     def description(self) -> Description:
-        """The rows that keep the promises."""
+        """Return the rows that satisfy the promises."""
         return Description((self.promises,))
 
     def __getitem__(self, attribute: str) -> ValueSet:
         return dict(self.promises).get(attribute, EVERYTHING)
 
     def altered(self, attribute: str) -> Domain:
-        """What is left of the promises once the values of an attribute are altered: that it has one."""
+        """Return the promises that survive an alteration of an attribute: only that it has a value."""
         if self[attribute].is_all:
             return self
         left = EVERYTHING if self[attribute].null else DEFINED
         return Domain.from_values({**dict(self.promises), attribute: left})
 
     def and_(self, other: Domain) -> Domain:
-        """The promises of both, for streams that come together."""
+        """Combine the promises of both, for joined streams."""
         both = box_algebra.meet(self.promises, other.promises)
         if both is None:
-            raise DescriptionError("domain: the promises of two streams exclude each other")
+            raise DescriptionError("domain: the promises of two streams contradict each other")
         return Domain(both)
 
     def or_(self, other: Domain) -> Domain:
-        """What both promise, for a stream that rows of either flow in."""
+        """Return the promises that both make, for a stream that merges rows of either."""
         return Domain.from_values({name: values.union(other[name]) for name, values in self.promises})
 
     def only(self, attributes: Collection[str]) -> Domain:
-        """The promises about these attributes."""
+        """Return the promises about these attributes."""
         return Domain(tuple(pair for pair in self.promises if pair[0] in attributes))
 
 
@@ -346,7 +347,7 @@ NO_PROMISES = Domain()
 
 
 def values_of(values: Any) -> ValueSet:
-    """A set of values from one value, a collection of them (None is undefined), or itself."""
+    """Build a set of values from one value, a collection of them (None is undefined), or a set."""
     if isinstance(values, ValueSet):
         return values
     if isinstance(values, (set, frozenset, list, tuple, range)):
@@ -355,7 +356,7 @@ def values_of(values: Any) -> ValueSet:
 
 
 def _promised(box: Box, name: str, allowed: ValueSet) -> Box | None:
-    """A box with one constraint cut to what is promised, and left out where that says it all."""
+    """Intersect one constraint of a box with the promised values, and omit it where it then adds nothing."""
     values = dict(box).get(name)
     if values is None:
         return box

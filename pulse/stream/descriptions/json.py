@@ -1,4 +1,4 @@
-"""Descriptions as JSON: boxes as mappings, numbers exact (whole ones as such, others as text ``5/9``)."""
+"""Encode descriptions as JSON: boxes as mappings, exact numbers (whole ones as such, others as text ``5/9``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMS = "expected numbers, strings, except, booleans, values or null"
 
 
 def set_to_json(values: ValueSet) -> dict[str, Any]:
-    """A set of values as JSON; ``null`` where undefined is in it.
+    """Encode a set of values; ``null`` where it includes undefined.
 
     >>> set_to_json(ValueSet.compare("<", 5))
     {'numbers': [[None, False, 5, False]]}
@@ -39,7 +39,7 @@ def set_to_json(values: ValueSet) -> dict[str, Any]:
 
 
 def set_from_json(value: Any) -> ValueSet:
-    """What :func:`set_to_json` gave."""
+    """Decode the output of :func:`set_to_json`."""
     if not isinstance(value, dict) or not value or set(value) - _READERS.keys() - {"null"}:
         raise DescriptionError(f"set of values: {_FORMS}, got {value!r}")
     found = UNDEFINED if value.get("null") else NOTHING
@@ -49,7 +49,7 @@ def set_from_json(value: Any) -> ValueSet:
 
 
 def description_from_json(value: Any) -> Description:
-    """What ``Description.to_json`` gave; boxes may overlap."""
+    """Decode the output of ``Description.to_json``; boxes may overlap."""
     if not isinstance(value, list) or not all(isinstance(box, dict) for box in value):
         raise DescriptionError(f"description: expected a text or a list of boxes, got {value!r}")
     boxes = (box_of({str(name): set_from_json(values) for name, values in box.items()}) for box in value)

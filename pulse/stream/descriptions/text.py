@@ -1,6 +1,6 @@
-"""Descriptions as text: ``symbol = 'AIG' and t >= '2013-10-08'``, read and printed.
+"""Parse and format descriptions: ``symbol = 'AIG' and t >= '2013-10-08'``.
 
-Read: ``= == != <> < <= > >=`` (also ``≠ ≤ ≥``), ``and or not`` (also ``∧ ∨ ¬``), parentheses, ``between``, ``in``,
+The grammar has ``= == != <> < <= > >=`` (also ``≠ ≤ ≥``), ``and or not`` (also ``∧ ∨ ¬``), parentheses, ``between``, ``in``,
 ``not in``, ``is null``, ``is not null``, ``true``, ``false``. A value is a number (``5/9`` and ``1.8`` are exact), a quoted
 string, ``true`` or ``false``. A string that is ordered, that is compared with an attribute among ``times``, or that follows
 ``timestamp`` is an instant, to the microsecond.
@@ -33,19 +33,19 @@ _DEEPEST = 50
 
 
 def parse_description(text: str, *, times: Collection[str] = ()) -> Description:
-    """The description a text says.
+    """Parse the text of a description.
 
     >>> str(parse_description("s=1 ∧ t<5"))
     's = 1 and t < 5'
     """
-    reader = _Reader(text, times)
-    found = reader.either()
-    reader.expect("", "the end")
+    parser = _Parser(text, times)
+    found = parser.either()
+    parser.expect("", "the end")
     return found
 
 
 def format_description(description: Description, *, times: Collection[str] = ()) -> str:
-    """A text that reads back as an equivalent description; numbers of attributes among ``times`` as instants.
+    """Format a description so that it parses back to an equivalent one; numbers of attributes among ``times`` become instants.
 
     >>> format_description(parse_description("t >= '2013-10-08'"), times=["t"])
     "t >= '2013-10-08T00:00:00.000000Z'"
@@ -55,8 +55,8 @@ def format_description(description: Description, *, times: Collection[str] = ())
     return " or ".join(_format_box(box, times) for box in description.cover())
 
 
-class _Reader:
-    """Recursive descent over the tokens of a text."""
+class _Parser:
+    """A recursive descent parser over the tokens of a text."""
 
     def __init__(self, text: str, times: Collection[str]) -> None:
         self.text, self.times, self.depth = text, frozenset(times), 0
@@ -65,9 +65,7 @@ class _Reader:
         while text[at:].strip():
             match = _TOKEN.match(text, at)
             if match is None:
-                raise DescriptionError(
-                    f"description {text!r}: cannot read on from {text[at:].strip()[:20]!r}"
-                )
+                raise DescriptionError(f"description {text!r}: cannot parse {text[at:].strip()[:20]!r}")
             kind = str(match.lastgroup)
             word = _SIGNS.get(match[kind], match[kind])
             if kind == "name" and word.lower() in _WORDS:
@@ -224,7 +222,7 @@ def _quoted(name: str) -> str:
 
 
 def _format_set(name: str, values: ValueSet, *, timed: bool, alone: bool) -> str:
-    """One attribute's constraint; alternatives in parentheses unless they stand alone."""
+    """Format one attribute's constraint; alternatives in parentheses unless they stand alone."""
     if values.null:
         defined = values.intersection(DEFINED)
         if defined.is_empty:
@@ -255,7 +253,7 @@ def _alternatives(name: str, values: ValueSet, timed: bool) -> list[str]:
 
 
 def _points(values: ValueSet) -> bool:
-    """Whether a set of numbers is finite."""
+    """Check whether a set of numbers is finite."""
     pairs = values.intervals()
     return bool(pairs) and all(
         low is not None and high is not None and low[0] == high[0] for low, high in pairs

@@ -1,4 +1,4 @@
-"""The values of a column as classes that no description tells apart further (semantics 8.1), and whole numbers behind cuts."""
+"""Partition a column's values into classes that no description distinguishes further (semantics 8.1)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from pulse.stream.descriptions.value_sets import Cut, ValueSet
 FIRST, LAST = -(1 << 62), 1 << 62
 """Before and after all instants, in microseconds."""
 
-_AS_COLUMN = "_as_column"  # what is remembered, and not pickled
+_AS_COLUMN = "_as_column"  # a cache that is not pickled
 
 
 @dataclass(frozen=True)
 class Classes:
-    """What descriptions can tell of one column's values: 0 is null, then for numbers the stretches between ``cuts``, else 1
-    for what is not mentioned and one for each of ``members``.
+    """The classes that descriptions distinguish among one column's values.
+
+    0 is null; for numbers the ranges between ``cuts`` follow; else 1 is any unmentioned value, and each of ``members`` has its
+    own class.
 
     >>> few = Classes.of([ValueSet.of("A"), ValueSet.compare("!=", "B")])
     >>> few.codes(pa.array(["A", "C", None, "B"])).tolist()
@@ -42,7 +44,7 @@ class Classes:
 
     @classmethod
     def of(cls, sets: Iterable[ValueSet]) -> Classes:
-        """The classes that these sets tell apart."""
+        """Return the classes that these sets distinguish."""
         found = list(sets)
         cuts = sorted({cut for one in found for cut in one.cuts})
         members = sorted({value for one in found for value in one.members}, key=str)
@@ -52,7 +54,7 @@ class Classes:
         return 2 + (len(self.cuts) if self.number else len(self.members))
 
     def matching(self, values: ValueSet) -> npt.NDArray[np.int64]:
-        """The classes whose values are in a set."""
+        """Return the classes whose values are in a set."""
         found = [0] if values.null else []
         if self.number:
             for low, high in values.intervals():
@@ -65,7 +67,7 @@ class Classes:
         return np.array(found, np.int64)
 
     def _known(self, type_: pa.DataType) -> pa.Array:
-        """The members as values of a column's type; kept for the next batch."""
+        """Return the members in a column's type; cached for the next batch."""
         found = self.__dict__.get(_AS_COLUMN)
         if found is None or found.type != type_:
             found = self.__dict__[_AS_COLUMN] = pa.array(list(self.members), type_)
@@ -79,7 +81,7 @@ class Classes:
         return {member: place for place, member in enumerate(self.members, 2)}
 
     def codes(self, column: Any) -> IntArray:
-        """The class of each value."""
+        """Return the class of each value."""
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         if pa.types.is_dictionary(column.type):
@@ -111,7 +113,7 @@ class Classes:
 
 
 def check_kind(name: str, kind: Classes, type_: pa.DataType) -> None:
-    """Whether values of a column can be what descriptions compare them with; a log may speak of columns that a schema lacks."""
+    """Check that a column's type can be compared as descriptions do; a log may name columns that a schema lacks."""
     type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
     number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
     number = number or pa.types.is_temporal(type_)
@@ -122,18 +124,18 @@ def check_kind(name: str, kind: Classes, type_: pa.DataType) -> None:
 
 
 def first_whole(cut: Cut) -> int:
-    """The first whole number behind a cut."""
+    """Return the first whole number behind a cut."""
     at, after = cut
     return math.floor(at) + 1 if after else math.ceil(at)
 
 
 def bounded(value: int) -> int:
-    """No further than all instants reach."""
+    """Clamp a value to the range of all instants."""
     return max(FIRST, min(LAST, value))
 
 
 def _first_float(cut: Cut) -> float:
-    """The first double behind a cut."""
+    """Return the first double behind a cut."""
     at, after = cut
     value = float(at)
     exact = Fraction(value)

@@ -1,13 +1,13 @@
-"""Sets of values of one attribute, exactly: the constraints that descriptions are made of (semantics 8.1).
+"""Exact sets of one attribute's values: the constraints of descriptions (semantics 8.1).
 
-A set holds values of one kind, and says apart from that whether *undefined* (null) is in it::
+A set holds values of one kind and, separately, whether it includes *undefined* (null)::
 
     number    a union of intervals with open or closed ends: cuts at which membership changes
     string    finitely many strings, or all but finitely many
     boolean   some of True, False
 
-Undefined is a value like any other to the algebra, so complements are exact: what is not ``x < 5`` is ``x >= 5`` or undefined.
-The empty set, all values, and their like with undefined have no kind: they are the same for every kind.
+The algebra treats undefined as a value like any other, so complements are exact: the complement of ``x < 5`` is ``x >= 5`` or
+undefined. The empty set, the set of all values, and both with undefined have no kind: they are the same for every kind.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ COMPARATORS = ("=", "!=", "<", "<=", ">", ">=")
 
 
 class DescriptionError(PulseError, ValueError):
-    """A description that says nothing, or contradicts itself about kinds."""
+    """A malformed description, or one that compares an attribute with values of different kinds."""
 
 
 def scalar(value: Any) -> Scalar | None:
-    """A value as descriptions compare it: whole numbers as int, others as Fraction, instants as microseconds; null, NaN: None.
+    """Normalise a value for comparison: whole numbers as int, others as Fraction, instants as microseconds; null and NaN as
+    None.
 
     >>> scalar(2.5), scalar(datetime.date(1970, 1, 2)), scalar(float("nan"))
     (Fraction(5, 2), 86400000000, None)
@@ -45,7 +46,7 @@ def scalar(value: Any) -> Scalar | None:
         return value.numerator if value.denominator == 1 else value
     if isinstance(value, datetime.date):
         return parse_instant(value)
-    if hasattr(value, "item"):  # numpy's scalars; nanoseconds come out as a number
+    if hasattr(value, "item"):  # NumPy scalars; nanoseconds become a number
         return scalar(parse_instant(value) if value.dtype.kind == "M" else value.item())
     if isinstance(value, float) and math.isnan(value):
         return None
@@ -58,13 +59,13 @@ def scalar(value: Any) -> Scalar | None:
 
 
 def kind_of(value: Scalar) -> Kind:
-    """The kind a value belongs to."""
+    """Return the kind of a value."""
     return "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
 
 
 @dataclass(frozen=True)
 class ValueSet:
-    """A set of values. ``rest`` is whether a value that ``members`` and ``cuts`` do not speak of is in it.
+    """A set of values. ``rest`` is the membership of values that ``members`` and ``cuts`` do not mention.
 
     * number: ``cuts``, ascending; membership starts as ``rest`` and changes at each of them;
     * string, boolean: ``members`` are the exceptions to ``rest``; a boolean set has ``rest`` False;
@@ -79,7 +80,7 @@ class ValueSet:
 
     @classmethod
     def compare(cls, comparator: str, value: Any) -> ValueSet:
-        """What a simple comparison allows; undefined is in none of them, not in ``!=`` either.
+        """Return the values that satisfy a simple comparison; undefined satisfies none, not even ``!=``.
 
         >>> ValueSet.compare("!=", "FOO").contains("BAR"), ValueSet.compare("!=", "FOO").contains(None)
         (True, False)
@@ -107,7 +108,7 @@ class ValueSet:
 
     @classmethod
     def of(cls, *values: Any) -> ValueSet:
-        """Just these values; None among them is undefined."""
+        """Return the set of exactly these values; None among them is undefined."""
         result = NOTHING
         for value in values:
             v = scalar(value)
@@ -116,22 +117,22 @@ class ValueSet:
 
     @classmethod
     def between(cls, low: Any, high: Any) -> ValueSet:
-        """The numbers of ``[low, high)``; None for an end is none."""
+        """Return the numbers of ``[low, high)``; None leaves that end open."""
         lower = DEFINED if low is None else cls.compare(">=", low)
         return lower if high is None else lower.intersection(cls.compare("<", high))
 
     @property
     def is_empty(self) -> bool:
-        """Whether no value is in it."""
+        """Check whether the set has no values."""
         return self == NOTHING
 
     @property
     def is_all(self) -> bool:
-        """Whether every value is in it, undefined too."""
+        """Check whether the set has every value, including undefined."""
         return self == EVERYTHING
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is in it; None is undefined. A value of another kind than the set's is not.
+        """Check whether the set has a value; None is undefined. It has no value of a different kind.
 
         >>> ValueSet.compare("<", 5).contains(4.5), ValueSet.compare("<", 5).contains("4")
         (True, False)
@@ -148,13 +149,13 @@ class ValueSet:
         return self.rest ^ (v in self.members)
 
     def complement(self) -> ValueSet:
-        """Everything else."""
+        """Return the set of all other values."""
         if self.kind == "boolean":
             return _make("boolean", False, not self.null, members=frozenset({True, False}) - self.members)
         return _make(self.kind, not self.rest, not self.null, cuts=self.cuts, members=self.members)
 
     def intersection(self, other: ValueSet) -> ValueSet:
-        """What is in both."""
+        """Return the values in both sets."""
         if self is other or other.is_all:
             return self
         if self.is_all:
@@ -171,32 +172,34 @@ class ValueSet:
         return _make("", self.rest and other.rest, null)
 
     def union(self, other: ValueSet) -> ValueSet:
-        """What is in one of them."""
+        """Return the values in either set."""
         return self.complement().intersection(other.complement()).complement()
 
     def minus(self, other: ValueSet) -> ValueSet:
-        """What is in this and not in the other."""
+        """Return the values in this set but not in the other."""
         return self.intersection(other.complement())
 
     def overlaps(self, other: ValueSet) -> bool:
-        """Whether some value is in both."""
+        """Check whether some value is in both sets."""
         if self.kind == "string" and other.kind == "string" and not (self.rest or other.rest):
             return (self.null and other.null) or not self.members.isdisjoint(other.members)
         return not self.intersection(other).is_empty
 
     def within(self, other: ValueSet) -> bool:
-        """Whether every value of this is in the other."""
+        """Check whether every value of this set is in the other."""
         return self == other or self.minus(other).is_empty
 
     def image(self, map: Affine) -> ValueSet:
-        """The set of ``map(v)`` for its numbers ``v``; undefined stays undefined."""
+        """Return the set of ``map(v)`` for its numbers ``v``; undefined stays undefined."""
         if self.kind in ("string", "boolean"):
             raise DescriptionError(f"alter data: expected an attribute of numbers, got one of {self.kind}s")
         cuts = tuple((_whole(map(at)), side) for at, side in self.cuts)
         return ValueSet(self.kind, self.rest, self.null, cuts)
 
     def intervals(self) -> list[tuple[Cut | None, Cut | None]]:
-        """The numbers as intervals from cut to cut; None for an end is infinite. All numbers where there is no kind."""
+        """Return the numbers as intervals from cut to cut; None is an infinite end. A set without a kind has all numbers or
+        none.
+        """
         if self.kind not in ("", "number"):
             raise DescriptionError(f"intervals: expected a set of numbers, got one of {self.kind}s")
         if not self.cuts:
@@ -214,7 +217,7 @@ def _make(
     cuts: tuple[Cut, ...] = (),
     members: frozenset[Any] = frozenset(),
 ) -> ValueSet:
-    """A set in normal form: without a kind where none is needed to say it."""
+    """Build a set in normal form: without a kind where none is needed."""
     if kind == "boolean" and len(members) == 2:
         return ValueSet("", True, null)
     if not cuts and not members:
@@ -245,7 +248,7 @@ def _booleans(one: ValueSet) -> frozenset[Any]:
 
 
 def _both(one: ValueSet, other: ValueSet) -> frozenset[Any]:
-    """The exceptions of an intersection of sets of strings."""
+    """Return the exceptions of an intersection of sets of strings."""
     if one.rest and other.rest:
         return one.members | other.members
     if one.rest:
@@ -254,7 +257,7 @@ def _both(one: ValueSet, other: ValueSet) -> frozenset[Any]:
 
 
 def _sweep(one: ValueSet, other: ValueSet) -> tuple[bool, tuple[Cut, ...]]:
-    """The cuts of an intersection: membership of both, changed at each cut of either."""
+    """Return the cuts of an intersection: sweep both, toggling membership at each cut of either."""
     a, b = one.rest, other.rest
     start = inside = a and b
     found: list[Cut] = []

@@ -1,1 +1,1 @@
-"""How accents pass through operators: signatures, frames, state."""
+"""Propagation of accents through operators: signatures, frames, state."""

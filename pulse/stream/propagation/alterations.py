@@ -1,4 +1,4 @@
-"""How the units of an operator's output follow those of its inputs: alter data, held and passed (semantics 8.2, 8.3).
+"""Propagate alter data: how the units of an operator's output follow those of its inputs (semantics 8.2, 8.3).
 
 Each side keeps, per attribute, the *path* of units that its rows have been in since the output last moved, where it is longer
 than one; see :mod:`pulse.stream.propagation.receive`.
@@ -36,7 +36,7 @@ Moves: TypeAlias = list[tuple[Description, Primitive]]
 def alter(
     state: State, side: int, accent: Accent, primitive: AlterData, first: Description
 ) -> tuple[State, Step]:
-    """Alter data comes on a side; ``first`` is its description in first units."""
+    """Receive alter data on a side; ``first`` is its description in first units."""
     name, own, signature = primitive.attribute, state.sides[side], state.signature
     absorbed = signature.is_absorbed(primitive)
     if name not in signature.ignored and not absorbed and (reason := unsayable(state, accent)):
@@ -46,7 +46,7 @@ def alter(
         return with_side(state, side, replace(own, units=units)), Step()
     if absorbed or not _passes(state, name, own):
         cells, reached = _walked(own, name, primitive.alpha, first)
-        held = left_of(cells, own.closed)  # of rows that will not come nothing need be held
+        held = left_of(cells, own.closed)  # closed rows need no held state
         state = with_side(state, side, replace(own, units=units, paths=with_cells(own.paths, name, held)))
         if absorbed:
             return state, Step()
@@ -64,14 +64,16 @@ def alter(
 
 
 def _passes(state: State, name: str, side: Side) -> bool:
-    """Whether alterations of an attribute pass as they come: nobody is waited for, and what is said can be said in the output."""
+    """Check whether alterations of an attribute pass at once: no other side is awaited, and the output can express the
+    description.
+    """
     signature = state.signature
     plain = signature.window is None and signature.accumulator == NO_NAMES and name not in signature.merge
     return plain and not any(other in signature.merge for other in side.units.cells)
 
 
 def _grouped(moves: Moves) -> Moves:
-    """Moves of one attribute that are the same for different rows, as one."""
+    """Merge equal moves of different rows into one."""
     found: dict[Primitive, Description] = {}
     for where, primitive in moves:
         found[primitive] = found.get(primitive, FALSE) | where
@@ -81,7 +83,7 @@ def _grouped(moves: Moves) -> Moves:
 def _walked(
     side: Side, name: str, alpha: Affine, first: Description
 ) -> tuple[dict[Path, Description], dict[Affine, Description]]:
-    """The paths of a side after ``alpha`` where ``first`` matches, and which units were newly reached where."""
+    """Return the paths of a side after ``alpha`` where ``first`` matches, and where each unit is newly reached."""
     cells: dict[Path, Description] = {}
     reached: dict[Affine, Description] = {}
     for path, where in _paths_of(side, name, first):
@@ -97,7 +99,7 @@ def _walked(
 
 
 def _paths_of(side: Side, name: str, first: Description) -> Iterator[tuple[Path, Description]]:
-    """The rows of a description by their path; a path of one unit where nothing is held."""
+    """Yield the rows of a description by path; a path of one unit where nothing is held."""
     left = first
     for path, where in side.paths.get(name, {}).items():
         met = left & where
@@ -116,18 +118,18 @@ def _paths_of(side: Side, name: str, first: Description) -> Iterator[tuple[Path,
 def move(
     state: State, waiting: Collection[int], primitive: AlterData, total: Affine, where: Description
 ) -> tuple[State, Moves]:
-    """The output moves to a unit where all have been in it; ``where`` says, in first units, where that may be new."""
+    """Move the output to a unit where all waiting sides have been in it; ``where`` limits, in first units, the rows to check."""
     name, frame = primitive.attribute, state.frame
-    asked = frame.some(where, state.domain)
-    lifted = frame.up(asked)
+    candidates = frame.some(where, state.domain)
+    lifted = frame.up(candidates)
     common = lifted
     for i in waiting:
         side = state.sides[i]
         been = any_of(cell for path, cell in side.paths.get(name, {}).items() if total in path[1:])
         common = common & (been | side.closed)
-    ready = asked & frame.every(common, state.domain)
+    ready = candidates & frame.every(common, state.domain)
     closed = closed_output(state)
-    if not closed.is_empty:  # of output rows that will not come nothing is said for its own sake
+    if not closed.is_empty:  # closed output rows need no accents
         ready = (ready - closed).stretched(ready | ~frame.domain(state.domain).description)
     passed: Moves = []
     for map, cell in [*state.units.cells.get(name, {}).items(), (IDENTITY, TRUE)]:
@@ -149,7 +151,7 @@ def move(
 
 
 def _cut(side: Side, name: str, total: Affine, where: Description) -> dict[Path, Description]:
-    """The paths of a side once the output is in a unit they have been in: what was before it is forgotten."""
+    """Cut the paths of a side at a unit that the output has reached; earlier units are discarded."""
     cells: dict[Path, Description] = {}
     for path, cell in side.paths.get(name, {}).items():
         if not (outside := cell - where).is_empty:

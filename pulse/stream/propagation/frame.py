@@ -1,12 +1,12 @@
-"""Frames: what descriptions can say before an operator and after it (semantics 8.3, 8.4).
+"""Frames: translate descriptions between an operator's input and its output (semantics 8.3, 8.4).
 
-An operator's output may lack attributes that its input has (accumulators), or have a window id for a time. A description of
-the input then stands for two of the output:
+An operator's output may lack attributes of its input (accumulators), or have a window id in place of a time. A description of
+the input then has two counterparts on the output:
 
-* ``some``: what matches for some value of what is lost — where an attribute has been added at all;
-* ``every``: what matches for every value of it that the domain allows — where dropping or altering is complete.
+* ``some``: rows that match for some value of the lost attributes — where an attribute has been added at all;
+* ``every``: rows that match for every value that the domain allows — where dropping or altering is complete.
 
-For a window: ``t > 10`` with windows of 5 touches window 2 (that of 10 itself) and all after it, and fills those from 3 on.
+For a window: ``t > 10`` with windows of 5 touches window 2 (that of 10 itself) and all later ones, and fills those from 3 on.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Names:
 
     @classmethod
     def of(cls, *names: str) -> Names:
-        """Just these."""
+        """Return the set of exactly these names."""
         return cls(frozenset(names))
 
     @classmethod
     def all_but(cls, *names: str) -> Names:
-        """All others."""
+        """Return the set of all other names."""
         return cls(frozenset(names), True)
 
     def __contains__(self, name: str) -> bool:
         return (name in self.names) != self.but
 
     def among(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Which of these are in it, in order."""
+        """Return which of these names are in the set, sorted."""
         return tuple(name for name in sorted(set(names)) if name in self)
 
 
@@ -68,15 +68,15 @@ class Tumbling:
     origin: Fraction = Fraction(0)
 
     def wid(self, value: Fraction | int) -> int:
-        """The window that a time lies in."""
+        """Return the id of the window that contains a time."""
         return math.floor((value - self.origin) / self.size)
 
     def start(self, wid: int) -> Fraction:
-        """Where a window begins."""
+        """Return the start of a window."""
         return self.origin + wid * self.size
 
     def touched(self, times: ValueSet) -> ValueSet:
-        """The windows that a set of times reaches into, as intervals ``[first, last + 1)`` of ids."""
+        """Return the windows that a set of times intersects, as intervals ``[first, last + 1)`` of ids."""
         found = UNDEFINED if times.null else NOTHING
         for low, high in times.intervals():
             first = None if low is None else self.wid(low[0])
@@ -84,7 +84,7 @@ class Tumbling:
         return found
 
     def times(self, wids: ValueSet) -> ValueSet:
-        """The times of a set of windows."""
+        """Return the times of a set of windows."""
         found = UNDEFINED if wids.null else NOTHING
         for low, high in wids.intervals():
             first, end = (None if cut is None else self.start(_next_whole(cut)) for cut in (low, high))
@@ -98,20 +98,20 @@ class Tumbling:
 
 
 def _next_whole(cut: Cut) -> int:
-    """The first whole number behind a cut."""
+    """Return the first whole number behind a cut."""
     at, after = cut
     return math.floor(at) + 1 if after else math.ceil(at)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What an operator's output can say: ``hidden`` attributes are lost, and a window's time is said by its id."""
+    """The translation between an operator's input and output: ``hidden`` attributes are lost, a window id replaces its time."""
 
     hidden: Names = NO_NAMES
     window: Tumbling | None = None
 
     def some(self, description: Description, domain: Domain = NO_PROMISES) -> Description:
-        """The output rows that come from some row that matches, of those the domain allows of what is lost."""
+        """Return the output rows that come from some matching row, with lost attributes limited to the domain."""
         description = description & self._lost(domain)
         shown = description.without(*self.hidden.among(description.attributes))
         if self.window is None or self.window.attribute not in shown.attributes:
@@ -119,26 +119,26 @@ class Frame:
         return _replaced(shown, self.window.attribute, self.window.name, self.window.touched)
 
     def every(self, description: Description, domain: Domain) -> Description:
-        """The output rows that come only from rows that match, of those the domain allows."""
+        """Return the output rows that come only from matching rows of the domain."""
         if not self.hidden.among(description.attributes) and self.window is None:
             return description
-        asked = self.some(description)
-        missing = (self.up(asked) & self._lost(domain)) - description
-        return asked - self.some(missing)
+        candidates = self.some(description)
+        missing = (self.up(candidates) & self._lost(domain)) - description
+        return candidates - self.some(missing)
 
     def up(self, description: Description) -> Description:
-        """The input rows of output rows that match."""
+        """Return the input rows of matching output rows."""
         if self.window is None or self.window.name not in description.attributes:
             return description
         return _replaced(description, self.window.name, self.window.attribute, self.window.times)
 
     def _lost(self, domain: Domain) -> Description:
-        """What is promised of what the output cannot say."""
+        """Return the promises about attributes that the output lacks."""
         names = self.hidden.among(name for name, _ in domain.promises)
         return domain.only(names if self.window is None else (*names, self.window.attribute)).description
 
     def domain(self, domain: Domain) -> Domain:
-        """What the output keeps of an input's promises."""
+        """Return the promises of an input that hold for the output."""
         kept = {name: values for name, values in domain.promises if name not in self.hidden}
         if self.window is not None:
             kept.pop(self.window.attribute, None)
@@ -149,7 +149,7 @@ class Frame:
 def _replaced(
     description: Description, old: str, new: str, translate: Callable[[ValueSet], ValueSet]
 ) -> Description:
-    """Each box with its constraint on one attribute said of another, and met with what is said of that already."""
+    """Translate each box's constraint on one attribute to another, and intersect it with the existing constraint there."""
     found: list[Box] = []
     for box in description.boxes:
         values = dict(box)

@@ -1,16 +1,17 @@
-"""The machine that follows a signature: what an operator passes on, holds, undoes or aborts at (semantics 8.2-8.5, paper §6.1).
+"""State machine of an operator's signature: which accents it passes, holds, undoes or aborts at (semantics 8.2-8.5, paper
+§6.1).
 
-All that is held is held in *first* units (:mod:`pulse.stream.units.unit_map`), so alterations that come later leave it valid:
-descriptions are carried into first units when an accent comes and into the output's units when one leaves.
+All held state is in *first* units (:mod:`pulse.stream.units.unit_map`), so later alterations leave it valid: descriptions are
+translated to first units when an accent arrives and to the output's units when one leaves.
 
-**Existence.** The output has X where some input row that the output row may come from has it. Adding passes the part that is new
-to the output; dropping is held until no such row has it any more.
+**Existence.** The output has X where some input row that the output row may come from has it. Adding passes the part that is
+new to the output; dropping is held until no such row has it any more.
 
-**Units.** Since the output last moved, each input row has been in a *path* of units of X. Once every input row that an output row
-may come from (on all sides, where X is merged; for all values of what the output lacks) has been in one unit, the output moves
-there: an alteration is passed, and paths are cut at it. Until then rows are undone, to the unit at the beginning of their
-path. A path that returns to a unit it has been in is cut there: altering there and back leaves nothing held. Where two sides
-reach a unit in different steps, the output reaches it in one.
+**Units.** Since the output last moved, each input row has been in a *path* of units of X. Once every input row that an output
+row may come from (on all sides, where X is merged; for all values of the attributes that the output lacks) has been in one
+unit, the output moves there: an alteration is passed, and paths are cut at it. Until then rows are mapped back to the unit at
+the beginning of their path. A path that returns to a unit it has been in is cut there: altering there and back leaves nothing
+held. Where two sides reach a unit in different steps, the output reaches it in one.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from pulse.stream.propagation.state import (
 
 
 class AbortedError(PulseError, RuntimeError):
-    """A query met an accent that it cannot go on after (8.5): what it gave before stays valid."""
+    """A query met an accent that it cannot continue after (8.5); results emitted before stay valid."""
 
 
 def receive(state: State, side: int, element: Control) -> tuple[State, Step]:
-    """The state after an element of a side's accents and punctuation, and what to do.
+    """Process a control element of one side; return the next state and the step to take.
 
     >>> from pulse.stream.propagation.signature import Signature
     >>> state = State.start(Signature.union(), ["s", "t"], ["s", "t"])
@@ -94,18 +95,18 @@ def _add(state: State, side: int, accent: Accent, first: Description) -> tuple[S
     wide = state.units.forward(state.frame.some(first, state.domain)).without(name)
     new = wide - state.units.forward(state.exists.get(name, FALSE))
     if new.simplified(output_domain(state)).free_of(name) is None:
-        return aborted(state, accent, f"where '{name}' is new cannot be said without speaking of '{name}'")
-    state = _having(state, name, state.units.back(new))
+        return aborted(state, accent, f"where '{name}' is new cannot be described without using '{name}'")
+    state = _with_attribute(state, name, state.units.back(new))
     parts: Moves = [(new, accent.primitive)]
-    if signature.counts(name):  # a sum's count comes and goes with it
+    if signature.counts(name):  # a sum's count is added and dropped with it
         counted = new - state.units.forward(state.exists.get(count_name(name), FALSE))
-        state = _having(state, count_name(name), state.units.back(counted))
+        state = _with_attribute(state, count_name(name), state.units.back(counted))
         parts.append((counted, AddAttribute(count_name(name))))
     return passing(state, accent.position, parts)
 
 
-def _having(state: State, name: str, first: Description) -> State:
-    """The output has an attribute for these rows as well."""
+def _with_attribute(state: State, name: str, first: Description) -> State:
+    """Mark an attribute as existing in the output for these rows."""
     return replace(state, exists=with_where(state.exists, name, state.exists.get(name, FALSE) | first))
 
 
@@ -125,18 +126,18 @@ def _drop(state: State, side: int, accent: Accent, first: Description) -> tuple[
 
 
 def _released(state: State, name: str) -> tuple[State, Moves]:
-    """What is dropped in the output now: where a drop is held and no row that may still come has the attribute."""
+    """Drop an attribute from the output where a drop is held and no row that may still come has it."""
     frame = state.frame
-    asked = any_of(frame.some(side.dropped.get(name, FALSE), state.domain) for side in state.sides)
-    asked = asked & state.exists.get(name, FALSE)
-    if asked.is_empty:
+    candidates = any_of(frame.some(side.dropped.get(name, FALSE), state.domain) for side in state.sides)
+    candidates = candidates & state.exists.get(name, FALSE)
+    if candidates.is_empty:
         return state, []
-    lifted = frame.up(asked)
+    lifted = frame.up(candidates)
     left = any_of(
         frame.some((side.exists.get(name, FALSE) & lifted) - side.closed, state.domain)
         for side in state.sides
     )
-    gone = freed(state, name, asked - left)
+    gone = freed(state, name, candidates - left)
     back = state.units.back(gone)
     sides = tuple(
         replace(side, dropped=with_where(side.dropped, name, side.dropped.get(name, FALSE) - frame.up(back)))
@@ -152,7 +153,7 @@ def _released(state: State, name: str) -> tuple[State, Moves]:
 
 
 def _close(state: State, side: int, punctuation: Punctuation) -> tuple[State, Step]:
-    """Rows that will not come need not be waited for, and what is held about them is freed."""
+    """Close rows by punctuation: stop waiting for them, and free their state."""
     own, before = state.sides[side], closed_output(state)
     closed = own.closed | own.units.back(punctuation.description)
     paths = {name: left_of(cells, closed) for name, cells in own.paths.items()}
@@ -172,7 +173,7 @@ def _close(state: State, side: int, punctuation: Punctuation) -> tuple[State, St
 
 
 def _freed_moves(state: State) -> tuple[State, Moves]:
-    """What the output can move to now that fewer rows have to be waited for, the latest units first."""
+    """Move the output where fewer rows have to be waited for, latest units first."""
     signature, moves = state.signature, Moves()
     held = [
         (i, name, path, where)

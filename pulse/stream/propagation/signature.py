@@ -1,19 +1,15 @@
-"""Operator signatures: which attributes an operator needs, merges and loses, and so how it meets accents (8.2, paper §6).
+"""Operator signatures: the attributes that an operator needs, merges and loses, which decide its accents (8.2, paper §6).
 
-===========  ====================  =================  ==========================================
-operator     foundation            merge              accumulators (all − those kept)
-===========  ====================  =================  ==========================================
-scan         key, time             —                  all that does not tell rows apart
-select       C                     —                  —
-project      —                     —                  all − C; primitives on those are left out
-union        —                     all                —
-intersect    —                     all                —
-join         J                     J                  —; other attributes belong to one side
-window       C                     —                  —; C is said by the window id
-aggregate    G                     —                  all − G; primitives on E are left out
-===========  ====================  =================  ==========================================
+===========  ====================  =================  ========================================== operator     foundation
+merge              accumulators (all − those kept) ===========  ====================  =================
+========================================== scan         key, time             —                  all that does not distinguish
+rows select       C                     —                  — project      —                     —                  all − C;
+primitives on those are omitted union        —                     all                — intersect    —                     all
+— join         J                     J                  —; other attributes belong to one side window       C
+—                  —; the window id stands for C aggregate    G                     —                  all − G; primitives on E
+are omitted ===========  ====================  =================  ==========================================
 
-The machine that follows them is :mod:`pulse.stream.propagation.receive`.
+The state machine that follows them is :mod:`pulse.stream.propagation.receive`.
 """
 
 from __future__ import annotations
@@ -36,12 +32,12 @@ FUNCTIONS: tuple[Function, ...] = ("sum", "avg", "min", "max", "count")
 
 @dataclass(frozen=True)
 class Signature:
-    """(F, M, A), and what an operator adds to it.
+    """(F, M, A), and further properties of an operator.
 
-    * ``ignored``: primitives on these attributes are left out, whatever their description: the output has no such attribute;
+    * ``ignored``: primitives on these attributes are omitted, whatever their description: the output has no such attribute;
     * ``absorbed``: alter data on these is undone for good and never passed;
     * ``exclusive``: an attribute that is not merged belongs to one side; adding it on another one aborts;
-    * ``function``: of an aggregate; decides how its results move under alter data.
+    * ``function``: of an aggregate; decides how its results change under alter data.
 
     >>> "x" in Signature.project("s", "t").accumulator
     True
@@ -68,48 +64,51 @@ class Signature:
         unmodelled: Iterable[str],
         needed: Iterable[str] = (),
     ) -> Signature:
-        """What is read of a model: its rows are told by keys, time and unmodelled attributes, which were undone for good when it
-        was fitted; ``needed`` is what expressions of its models use besides."""
-        told = (*key, time, *unmodelled)
+        """Return the signature of reading a model.
+
+        Its rows are distinguished by keys, time and unmodelled attributes, which the fit brought to the units of the start for
+        good; ``needed`` are further attributes that expressions of its models use.
+        """
+        exact_names = (*key, time, *unmodelled)
         named = tuple(modelled)
         return cls(
             "scan",
             foundation=Names.of(*key, time, *needed),
-            accumulator=Names.all_but(*told),
-            ignored=Names.all_but(*told, *named),
+            accumulator=Names.all_but(*exact_names),
+            ignored=Names.all_but(*exact_names, *named),
             absorbed=Names.all_but(*named),
         )
 
     @classmethod
     def select(cls, *attributes: str) -> Signature:
-        """A selection by a predicate on these attributes."""
+        """Return the signature of a selection by a predicate on these attributes."""
         return cls(f"select on {_listed(attributes)}", foundation=Names.of(*attributes))
 
     @classmethod
     def project(cls, *attributes: str) -> Signature:
-        """A projection; attributes may be named that are still to come."""
+        """Return the signature of a projection; it may name attributes that are added later."""
         lost = Names.all_but(*attributes)
         return cls(f"project to {_listed(attributes)}", accumulator=lost, ignored=lost)
 
     @classmethod
     def union(cls, sides: int = 2) -> Signature:
-        """A union of inputs."""
+        """Return the signature of a union."""
         return cls("union", merge=ALL_NAMES, sides=sides)
 
     @classmethod
     def intersect(cls, sides: int = 2) -> Signature:
-        """An intersection of inputs."""
+        """Return the signature of an intersection."""
         return cls("intersect", merge=ALL_NAMES, sides=sides)
 
     @classmethod
     def join(cls, *on: str, sides: int = 2) -> Signature:
-        """A join on attributes of these names; all others belong to one side."""
+        """Return the signature of a join on attributes of these names; all others belong to one side."""
         names = Names.of(*on)
         return cls(f"join on {_listed(on)}", foundation=names, merge=names, sides=sides, exclusive=True)
 
     @classmethod
     def windowed(cls, attribute: str, wid: str, size: Any, origin: Any = 0) -> Signature:
-        """Tumbling windows on an attribute, said by ``wid``."""
+        """Return the signature of tumbling windows on an attribute, identified by ``wid``."""
         width = exact(size, "size of a window")
         if width <= 0:
             raise DescriptionError(f"window on {attribute}: expected a size above zero, got {size!r}")
@@ -119,7 +118,7 @@ class Signature:
 
     @classmethod
     def aggregate(cls, function: Function, by: Iterable[str], *, excluding: Iterable[str] = ()) -> Signature:
-        """An aggregate of all attributes but ``excluding``, grouped ``by`` attributes."""
+        """Return the signature of an aggregate of all attributes but ``excluding``, grouped ``by`` attributes."""
         if function not in FUNCTIONS:
             raise DescriptionError(f"aggregate: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
         group = tuple(by)
@@ -129,32 +128,32 @@ class Signature:
             foundation=Names.of(*group),
             accumulator=others,
             ignored=Names.of(*excluding),
-            absorbed=others if function == "count" else NO_NAMES,  # how many there are has no units
+            absorbed=others if function == "count" else NO_NAMES,  # a count has no units
             function=function,
         )
 
     @property
     def frame(self) -> Frame:
-        """What descriptions of the output can say."""
+        """Return the translation of descriptions to the output."""
         return Frame(self.accumulator, self.window)
 
     def is_absorbed(self, primitive: AlterData) -> bool:
-        """Whether an alteration is undone for good: also extrema of weighted sums, whose order it may change."""
+        """Check whether an alteration is undone for good: also for extrema of weighted sums, whose order it may change."""
         weighted = bool(primitive.weight) and self.function in ("min", "max")
         return primitive.attribute in self.absorbed or weighted
 
     def weight(self, primitive: AlterData) -> str:
-        """What counts the shift in the output: a sum of n values moves by n of it (sum' = a*sum + b*count)."""
+        """Return the attribute that counts the shift in the output: a sum of n values shifts n times (sum' = a*sum + b*count)."""
         own = self.counts(primitive.attribute) and not primitive.weight
         return count_name(primitive.attribute) if own else primitive.weight
 
     def counts(self, attribute: str) -> bool:
-        """Whether the output says of how many values of an attribute a sum is. Counts themselves are not counted."""
+        """Check whether the output counts the values of an attribute that a sum covers. Counts themselves are not counted."""
         summed = self.function == "sum" and attribute in self.accumulator and attribute not in self.ignored
         return summed and not attribute.endswith(_COUNT)
 
     def attributes(self, *inputs: Iterable[str]) -> tuple[str, ...]:
-        """The attributes of the output at the beginning, of those of the inputs."""
+        """Return the attributes of the output at the beginning, given those of the inputs."""
         found = {name for names in inputs for name in names if name not in self.ignored}
         if self.window is not None:
             found.add(self.window.name)
@@ -163,19 +162,19 @@ class Signature:
         return tuple(sorted(found))
 
     def common(self, *inputs: Domain) -> Domain:
-        """What is promised of input rows of all sides: of pairs in a join, else of each."""
+        """Return the promises about input rows of all sides: about pairs in a join, else about each row."""
         found = inputs[0]
         for other in inputs[1:]:
             found = found.and_(other) if self.exclusive else found.or_(other)
         return found
 
     def domain(self, *inputs: Domain) -> Domain:
-        """What is promised of the output."""
+        """Return the promises about the output."""
         return self.frame.domain(self.common(*inputs))
 
 
 def count_name(attribute: str) -> str:
-    """The attribute that holds how many values a sum is of."""
+    """Return the attribute that counts the values of a sum."""
     return attribute + _COUNT
 
 

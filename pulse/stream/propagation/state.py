@@ -1,6 +1,6 @@
-"""What an operator knows about the accents it has met: picklable and immutable (semantics 8.2, paper §6.1).
+"""State of an operator about the accents it has met: picklable and immutable (semantics 8.2, paper §6.1).
 
-See :mod:`pulse.stream.propagation.receive` for what it does with it.
+:mod:`pulse.stream.propagation.receive` computes the transitions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Rule:
-    """What is done to input rows of a side that match (in the side's present units): ``attribute`` becomes ``map`` of it.
+    """A map of one attribute for the input rows of a side that match, in the side's present units.
 
     All rules of a side apply at once; of one attribute at most one matches a row.
     """
@@ -37,23 +37,23 @@ class Rule:
     weight: str = ""
 
     def applied(self, row: Row) -> object:
-        """The attribute's value after the rule, for a row that matches."""
+        """Return the attribute's value after the rule, for a matching row."""
         return AlterData(self.attribute, self.map, weight=self.weight).forward(row).get(self.attribute)
 
 
 @dataclass(frozen=True)
 class Side:
-    """What is known of one input; descriptions in first units."""
+    """The accent state of one input; descriptions in first units."""
 
     units: Units = field(default_factory=Units)
     exists: Where = field(default_factory=dict)
     dropped: Where = field(default_factory=dict)  # drops that are held
-    # Only where longer than one.
+    # Only paths longer than one.
     paths: Mapping[str, Mapping[Path, Description]] = field(default_factory=dict)
     closed: Description = FALSE
 
     def rules(self) -> tuple[Rule, ...]:
-        """What brings its rows from their units to the output's."""
+        """Return the rules that bring its rows to the output's units."""
         return tuple(
             Rule(
                 name,
@@ -68,10 +68,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Step:
-    """What to do at an accent: pass these on, in order, or abort with a reason.
+    """The reaction to an accent: controls to pass on, in order, or a reason to abort.
 
-    Where an alteration is passed, alpha acts on what the operator keeps for rows that match it; where a drop is passed, results
-    for that attribute are purged. The rules of the sides (:meth:`State.rules`) are those after the step.
+    Where an alteration is passed, alpha acts on the operator's state for matching rows; where a drop is passed, results for
+    that attribute are purged. The rules of the sides (:meth:`State.rules`) are those after the step.
     """
 
     passed: tuple[Control, ...] = ()
@@ -80,7 +80,7 @@ class Step:
 
 @dataclass(frozen=True)
 class State:
-    """An operator's state about accents: immutable, picklable. Begin with :meth:`start`; :func:`receive` gives the next."""
+    """An operator's accent state: immutable, picklable. Begin with :meth:`start`; :func:`receive` returns the next."""
 
     signature: Signature
     sides: tuple[Side, ...]
@@ -97,7 +97,7 @@ class State:
         domain: Domain = NO_PROMISES,
         mode: Mode = "accumulate",
     ) -> State:
-        """Before the first element: each side has the attributes of its schema for all rows."""
+        """Return the state before the first element: each side has the attributes of its schema for all rows."""
         if len(schemas) != signature.sides:
             raise ValueError(f"{signature.operator}: expected {signature.sides} schemas, got {len(schemas)}")
         if mode not in MODES:
@@ -108,17 +108,17 @@ class State:
 
     @property
     def frame(self) -> Frame:
-        """What the output can say."""
+        """Return the translation of descriptions to the output."""
         return self.signature.frame
 
     def rules(self, side: int = 0) -> tuple[Rule, ...]:
-        """What brings rows of a side to the output's units."""
+        """Return the rules that bring rows of a side to the output's units."""
         return self.sides[side].rules()
 
     def thresholds(
         self, attribute: str, value: Any, side: int = 0
     ) -> tuple[tuple[Description, Fraction], ...]:
-        """What a selection's constant is in a side's present units: alpha(V) for the rows that match; V itself for all others.
+        """Return a selection's constant in a side's present units: alpha(V) for the matching rows; V itself for all others.
 
         >>> state = State.start(Signature.select("t"), ["s", "t"])
         >>> own = replace(state.sides[0], units=Units().then(Accent.parse("[[s = 2, alter(t, (y - 32) * 5/9)]]")))
@@ -130,7 +130,7 @@ class State:
         return tuple((units.forward(where), map(value)) for map, where in cells)
 
     def held(self, side: int = 0) -> tuple[Accent, ...]:
-        """The accents that are held, in the side's present units; alterations as what is undone."""
+        """Return the held accents, in the side's present units; alterations as the part that is undone."""
         own = self.sides[side]
         drops = [(where, DropAttribute(name)) for name, where in own.dropped.items()]
         alters = [
@@ -149,24 +149,24 @@ class State:
 
 
 def unsayable(state: State, accent: Accent) -> str:
-    """Why an accent cannot be passed where operators may not accumulate; empty where it can be."""
+    """Return why an accent cannot be passed where operators may not accumulate; empty where it can be."""
     if state.mode == "accumulate":
         return ""
     shown = accent.description.simplified(state.domain).attributes
     lost = state.signature.accumulator.among(shown)
-    return f"its description speaks of {', '.join(lost)}, which the output lacks" if lost else ""
+    return f"its description refers to {', '.join(lost)}, which the output lacks" if lost else ""
 
 
 def aborted(state: State, accent: Accent, reason: str) -> tuple[State, Step]:
-    """A step that ends the query (8.5): names operator, accent, attribute and reason."""
-    said = f"{state.signature.operator}: cannot go on after {accent} on '{accent.attribute}': {reason}"
-    return state, Step(abort=said)
+    """Return a step that ends the query (8.5): it names operator, accent, attribute and reason."""
+    message = f"{state.signature.operator}: cannot go on after {accent} on '{accent.attribute}': {reason}"
+    return state, Step(abort=message)
 
 
 def passing(
     state: State, position: int, parts: Iterable[tuple[Description, Primitive]]
 ) -> tuple[State, Step]:
-    """A step that passes these; their descriptions are in the output's units."""
+    """Return a step that passes these primitives; their descriptions are in the output's units."""
     domain, found = output_domain(state), list[Control]()
     for where, primitive in parts:
         description = where.simplified(domain)
@@ -177,12 +177,12 @@ def passing(
 
 
 def freed(state: State, name: str, first: Description) -> Description:
-    """The part of a description, in the output's units, that holds whatever the value of the attribute itself."""
+    """Return the part of a description, in the output's units, that holds for every value of the attribute itself."""
     return state.units.forward(first).throughout(name)
 
 
 def output_domain(state: State) -> Domain:
-    """What is promised of output rows in present units."""
+    """Return the promises about output rows in present units."""
     domain = state.frame.domain(state.domain)
     for name in state.units.cells:
         domain = domain.altered(name)
@@ -190,7 +190,7 @@ def output_domain(state: State) -> Domain:
 
 
 def any_of(descriptions: Iterable[Description]) -> Description:
-    """What matches one of them."""
+    """Return the union of descriptions."""
     found = FALSE
     for description in descriptions:
         found = found | description
@@ -198,13 +198,13 @@ def any_of(descriptions: Iterable[Description]) -> Description:
 
 
 def with_side(state: State, index: int, side: Side) -> State:
-    """The state with one side replaced."""
+    """Return the state with one side replaced."""
     sides = (*state.sides[:index], side, *state.sides[index + 1 :])
     return replace(state, sides=sides)
 
 
 def with_where(where: Where, name: str, description: Description) -> Where:
-    """The mapping with one description replaced; without it where it is empty."""
+    """Return the mapping with one description replaced, or removed where it is empty."""
     rest = {other: own for other, own in where.items() if other != name}
     return rest if description.is_empty else {**rest, name: description}
 
@@ -212,20 +212,20 @@ def with_where(where: Where, name: str, description: Description) -> Where:
 def with_cells(
     paths: Mapping[str, Mapping[Path, Description]], name: str, cells: Mapping[Path, Description]
 ) -> Mapping[str, Mapping[Path, Description]]:
-    """The paths with those of one attribute replaced; without it where there are none."""
+    """Return the paths with those of one attribute replaced, or removed where there are none."""
     rest = {other: own for other, own in paths.items() if other != name}
     return {**rest, name: cells} if cells else rest
 
 
 def left_of(cells: Mapping[K, Description], closed: Description) -> dict[K, Description]:
-    """What is held of rows that may still come."""
+    """Return the held state of rows that may still come."""
     if closed.is_empty:
         return dict(cells)
     return {key: left for key, where in cells.items() if not (left := where - closed).is_empty}
 
 
 def closed_output(state: State) -> Description:
-    """Of which output rows none will come any more."""
+    """Return the output rows that punctuation has closed."""
     common = state.sides[0].closed
     for side in state.sides[1:]:
         common = common & side.closed

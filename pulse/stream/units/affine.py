@@ -1,7 +1,7 @@
-"""Increasing affine maps ``y -> a*y + b`` of exact fractions: what alter data does to an attribute (semantics 8.1).
+"""Increasing affine maps ``y -> a*y + b`` of exact fractions: the effect of alter data on an attribute (semantics 8.1).
 
-Everything is exact; :attr:`Affine.floats` is the edge to the kernels. Increasing (``a > 0``), because comparisons with
-altered values must keep their direction: ``x < V`` before is ``alpha(x) < alpha(V)`` after.
+Everything is exact; :attr:`Affine.floats` converts for the kernels. Maps increase (``a > 0``), because comparisons with altered
+values must keep their direction: ``x < V`` before is ``alpha(x) < alpha(V)`` after.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pulse.core.errors import PulseError
 
 _PLAIN = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "→": "\0"})
 _EXPONENT = re.compile(r"e[+-]?0*(\d+)", re.IGNORECASE)
-_LONGEST = 1000  # characters of a map's text; what is longer is none, and ast would recurse too deep
+_LONGEST = 1000  # characters of a map's text; longer texts are rejected, as ast would recurse too deep
 
 
 class AffineError(PulseError, ValueError):
@@ -26,7 +26,7 @@ class AffineError(PulseError, ValueError):
 
 
 def exact(number: Any, what: str = "number") -> Fraction:
-    """A number as a fraction, exactly; a float stands for the very value it holds.
+    """Convert a number to an exact fraction; a float stands for the very value it holds.
 
     >>> exact("1.8"), exact(0.5)
     (Fraction(9, 5), Fraction(1, 2))
@@ -37,11 +37,11 @@ def exact(number: Any, what: str = "number") -> Fraction:
         if isinstance(number, str) and (
             "_" in number or ((huge := _EXPONENT.search(number)) and len(huge[1]) > 3)
         ):
-            raise ValueError  # before Fraction spells out all its zeros
+            raise ValueError  # before Fraction expands all its zeros
         found = Fraction(number)
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
         raise AffineError(f"{what}: expected a finite number, got {number!r}") from None
-    # Numbers go to kernels as floats. Whole ones whose digits Python does not write could not even be shown.
+    # Kernels take numbers as floats. Python does not even print integers with too many digits.
     if not -1074 < found.numerator.bit_length() - found.denominator.bit_length() < 1024 and found:
         raise AffineError(
             f"{what}: expected a number that floating point holds, got one that is too large or small"
@@ -71,9 +71,9 @@ class Affine:
 
     @classmethod
     def parse(cls, text: str) -> Affine:
-        """The map that a text in ``y`` says: ``(y - 32) * 5/9``, ``y / 4``, also ``y -> y * 9/5 + 32`` and ``×``.
+        """Parse an expression in ``y``: ``(y - 32) * 5/9``, ``y / 4``, also ``y -> y * 9/5 + 32`` and ``×``.
 
-        Decimals are exact: ``1.8`` is nine fifths. What is not affine in ``y`` is an :class:`AffineError`.
+        Decimals are exact: ``1.8`` is nine fifths. An expression that is not affine in ``y`` raises an :class:`AffineError`.
         """
         body = text.translate(_PLAIN).replace("->", "\0").rpartition("\0")[2].strip()
         if len(body) > _LONGEST:
@@ -81,7 +81,7 @@ class Affine:
         try:
             tree = ast.parse(body, mode="eval").body
         except (SyntaxError, ValueError, RecursionError):
-            raise AffineError(f"affine map: cannot read {text!r}; write, say, (y - 32) * 5/9") from None
+            raise AffineError(f"affine map: cannot parse {text!r}; write, say, (y - 32) * 5/9") from None
         a, b = _linear(tree, body, text)
         return cls(a, b)
 
@@ -90,13 +90,13 @@ class Affine:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.a, self.b))  # of fractions: as slow as a hundred comparisons
+        return hash((self.a, self.b))  # cached: hashing fractions costs as much as a hundred comparisons
 
     def __call__(self, value: Any) -> Fraction:
         return self.a * exact(value, "value under an affine map") + self.b
 
     def after(self, first: Affine) -> Affine:
-        """The composition: ``first``, then this one.
+        """Compose: ``first``, then this map.
 
         >>> Affine(2, 0).after(Affine(1, 3))(1)
         Fraction(8, 1)
@@ -104,27 +104,27 @@ class Affine:
         return Affine(self.a * first.a, self.a * first.b + self.b)
 
     def inverse(self) -> Affine:
-        """The map that undoes this one."""
+        """Return the inverse map."""
         return Affine(1 / self.a, -self.b / self.a)
 
     @property
     def is_identity(self) -> bool:
-        """Whether nothing changes."""
+        """Check whether the map changes nothing."""
         return self.a == 1 and self.b == 0
 
     @property
     def floats(self) -> tuple[float, float]:
-        """``(a, b)`` as the nearest floats, for kernels."""
+        """Return ``(a, b)`` as the nearest floats, for kernels."""
         return float(self.a), float(self.b)
 
     @property
     def is_exact(self) -> bool:
-        """Whether it rounds no double: a scale by a power of two, and no shift."""
+        """Check whether the map rounds no double: a scale by a power of two, and no shift."""
         return self.b == 0 and math.frexp(float(self.a))[0] == 0.5 and _distance(self.a) == 0.0
 
     @property
     def float_errors(self) -> tuple[float, float]:
-        """How far :attr:`floats` are from ``a`` and ``b``, rounded up; 0 where they are these numbers.
+        """Return how far :attr:`floats` are from ``a`` and ``b``, rounded up; 0 where they are equal.
 
         >>> Affine("3/4", -32).float_errors, Affine("5/9", 0.5).float_errors[0] > 0.0
         ((0.0, 0.0), True)
@@ -132,7 +132,7 @@ class Affine:
         return _distance(self.a), _distance(self.b)
 
     def __str__(self) -> str:
-        """The shorter of ``y * a + b`` and ``(y + b/a) * a``; parses back to the same map."""
+        """Format as the shorter of ``y * a + b`` and ``(y + b/a) * a``; it parses back to the same map."""
         if self.a == 1:
             return "y" + _shift(self.b)
         outside = _scaled("y", self.a) + _shift(self.b)
@@ -143,7 +143,7 @@ class Affine:
         return f"Affine({str(self)!r})"
 
     def to_json(self) -> list[str]:
-        """``[a, b]`` as exact text.
+        """Return ``[a, b]`` as exact text.
 
         >>> Affine.from_json(Affine("5/9", -32).to_json())
         Affine('y * 5/9 - 32')
@@ -152,7 +152,7 @@ class Affine:
 
     @classmethod
     def from_json(cls, value: Any) -> Affine:
-        """The map that :meth:`to_json` gave, or a text as :meth:`parse` reads it."""
+        """Read the output of :meth:`to_json`, or a text as :meth:`parse` reads it."""
         if isinstance(value, str):
             return cls.parse(value)
         if not isinstance(value, (list, tuple)) or len(value) != 2:
@@ -164,7 +164,7 @@ IDENTITY = Affine()
 
 
 def _distance(number: Fraction) -> float:
-    """From a number to the nearest double, rounded up."""
+    """Return the distance from a number to the nearest double, rounded up."""
     off = abs(Fraction(float(number)) - number)
     return math.nextafter(float(off), math.inf) if off else 0.0
 
@@ -178,7 +178,7 @@ def _scaled(inner: str, a: Fraction) -> str:
 
 
 def _linear(node: ast.expr, body: str, text: str) -> tuple[Fraction, Fraction]:
-    """Slope and shift of an expression."""
+    """Return slope and shift of an expression."""
     if isinstance(node, ast.Name) and node.id.lower() == "y":
         return Fraction(1), Fraction(0)
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):

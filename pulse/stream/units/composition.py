@@ -1,4 +1,4 @@
-"""Maps composed by what is in force, each composed once (semantics 8.1)."""
+"""Compose the maps in force, each combination once (semantics 8.1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pulse.stream.units.affine import IDENTITY, Affine
 
 
 class Chains:
-    """Composed maps by what is in force, each composed once."""
+    """Composed maps by the alterations in force; each is composed once."""
 
     def __init__(self, maps: Iterable[Affine]) -> None:
         known: dict[Affine, int] = {}
@@ -20,7 +20,7 @@ class Chains:
         self.maps = [IDENTITY]
 
     def after(self, state: int, k: int) -> int:
-        """The state once alteration ``k`` is in force as well, after all others."""
+        """Return the state once alteration ``k`` is in force as well, after all others."""
         key = state, self._kind[k]
         found = self._next.get(key)
         if found is None:
@@ -31,7 +31,7 @@ class Chains:
         return found
 
     def steps(self, events: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
-        """Instants and the state from each on, of alterations in force over ``[start, stop)``."""
+        """Return instants and the state from each on, for alterations in force over ``[start, stop)``."""
         moves = [(start, k, True) for start, _, k in events]
         moves += [(stop, k, False) for _, stop, k in events if stop < LAST]
         active: list[int] = []

@@ -1,14 +1,14 @@
-"""Raw tuples: how what was recorded is brought to the units of the stream's start, tuple by tuple and exactly (8.1).
+"""Map recorded tuples to the units of the stream's start, tuple by tuple and exactly (8.1).
 
-At a fit, and in a job, the tuples are at hand, so descriptions may speak of any attribute of theirs, also of one that is altered
-itself, and any attribute may be altered. A description is in the units in force at its accent; a tuple is in those in force at
-its time. So where a description speaks of what is altered it is carried into recorded units, epoch by epoch, with exact
-fractions (:mod:`pulse.stream.units.unit_map`), and compared with what was recorded: nothing is rounded before it is compared. All
-other descriptions hold whatever was altered, and are compiled once for all epochs (:mod:`pulse.stream.units.step_maps`).
+A fit and a job have the tuples, so descriptions may use any of their attributes, even altered ones, and any attribute may be
+altered. A description is in the units in force at its accent; a tuple is in those in force at its time. So a description that
+uses altered attributes is translated to recorded units, epoch by epoch, with exact fractions
+(:mod:`pulse.stream.units.unit_map`), and compared with the recorded values: nothing is rounded before the comparison. All other
+descriptions hold regardless of alterations, and are compiled once for all epochs (:mod:`pulse.stream.units.step_maps`).
 
 **The time.** Instants of a log are in the units of the start. Altered times are undone first: recorded times of an epoch
-``[T, T')`` lie in ``[alpha(T), alpha(T'))``. A log cannot tell two epochs apart that recorded the same times. Where accents are
-among the rows, places tell (``by``): then the time is an attribute like any other.
+``[T, T')`` lie in ``[alpha(T), alpha(T'))``. A log cannot distinguish two epochs that recorded the same times. Where accents
+are among the rows, positions (``by``) distinguish them: then the time is an attribute like any other.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pulse.stream.units.affine import IDENTITY, Affine
 from pulse.stream.units.step_maps import Alteration, Steps
 from pulse.stream.units.unit_map import Units
 
-_ABSENT = Affine(2)  # where an attribute is not, its existence is scaled up
-_MISSING = "no "  # what begins so is the absence of an attribute, which no description can name
+_ABSENT = Affine(2)  # the existence of an attribute is scaled up where it is absent
+_MISSING = "no "  # prefix of the absence of an attribute, which no description can name
 
 
 class Move(NamedTuple):
-    """An alteration of an attribute, or of its absence (:func:`absence`), from an instant or a place on."""
+    """An alteration of an attribute, or of its absence (:func:`absence`), from an instant or a position on."""
 
     at: int
     attribute: str
@@ -44,10 +44,10 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class RawUnits:
-    """From the units of the start to those recorded, by attribute; ``absent`` by attribute, scaled above 1 where it is not.
+    """Maps from the units of the start to the recorded ones, by attribute.
 
-    ``clock`` does the same for recorded times, of which ``unsaid`` are those of no epoch. Descriptions are in recorded units;
-    but for those of the clock, times are of the start.
+    ``absent`` is by attribute, scaled above 1 where it is absent. ``clock`` maps recorded times; ``unsaid`` marks those of no
+    epoch. Descriptions are in recorded units; times are of the start, except in the clock.
     """
 
     steps: Mapping[str, Steps] = field(default_factory=dict)
@@ -57,19 +57,19 @@ class RawUnits:
 
     @property
     def is_empty(self) -> bool:
-        """Whether tuples are as they were recorded."""
+        """Check whether tuples are as they were recorded."""
         return not self.steps and not self.absent and self.clock is None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What descriptions compare."""
+        """Return the columns that descriptions compare."""
         clocks = [one for one in (self.clock, self.unsaid) if one is not None]
         every = (*self.steps.values(), *self.absent.values(), *clocks)
         return tuple(sorted({name for steps in every for name in steps.columns}))
 
 
 def raw_units(log: AccentLog, schema: StreamSchema) -> RawUnits:
-    """What undoes the accents of a log in tuples of a stream.
+    """Return the maps that undo the accents of a log in tuples of a stream.
 
     >>> schema = StreamSchema.of(key={"s": "int64"}, time="t", modelled={"price": "step", "size": "step"})
     >>> log = AccentLog.parse(["2013-10-08 [[price < 5, alter(size, y * 4)]]"]).checked(schema, raw=True)
@@ -82,15 +82,15 @@ def raw_units(log: AccentLog, schema: StreamSchema) -> RawUnits:
 def recorded_units(
     moves: list[Move], time: str, *, before: Units | None = None, by: str | None = None
 ) -> RawUnits:
-    """What undoes moves, each at an instant of the start, or ``by`` the place of its row.
+    """Return the maps that undo moves, each at an instant of the start, or ``by`` the position of its row.
 
-    ``before``: the units in force before all of them, whose descriptions are of the start.
+    ``before``: the units in force before all of them, with descriptions in units of the start.
     """
-    settled = before or Units()
+    units_before = before or Units()
     clock: tuple[Steps | None, Steps | None] = None, None
     if by is None:
-        clock, moves, settled = _clock(moves, time, settled)
-    units = _steps_of(moves, settled, by or time)
+        clock, moves, units_before = _clock(moves, time, units_before)
+    units = _steps_of(moves, units_before, by or time)
     return RawUnits(
         {name: steps for name, steps in units.items() if not name.startswith(_MISSING)},
         {name.removeprefix(_MISSING): steps for name, steps in units.items() if name.startswith(_MISSING)},
@@ -99,33 +99,33 @@ def recorded_units(
 
 
 def absence(name: str) -> str:
-    """What the absence of an attribute is called among what is altered."""
+    """Return the name under which the absence of an attribute is altered."""
     return _MISSING + name
 
 
 def coming(name: str, at: int, where: Description, *, added: bool) -> Move:
-    """An attribute that is added or dropped, as an alteration of its absence."""
+    """Return the move that adds or drops an attribute, as an alteration of its absence."""
     return Move(at, absence(name), _ABSENT.inverse() if added else _ABSENT, where)
 
 
 def _moves(log: AccentLog, schema: StreamSchema) -> Iterator[Move]:
-    """What happens, in order; adding and dropping what a model cannot be without as alterations of its absence."""
+    """Yield the moves in order; adding and dropping an attribute that a model needs alters its absence."""
     needed = (*schema.key_names, schema.time, *schema.modelled_names)
     for name in sorted(added_first(log.accents)):
         if name in needed:
             yield coming(name, FIRST, TRUE, added=False)
     for one in log.accents:
-        primitive, said = one.primitive, one.description
+        primitive, described = one.primitive, one.description
         if isinstance(primitive, AlterData):
-            yield Move(one.position, one.attribute, primitive.alpha, said)
+            yield Move(one.position, one.attribute, primitive.alpha, described)
         elif one.attribute in needed:
-            yield coming(one.attribute, one.position, said, added=isinstance(primitive, AddAttribute))
+            yield coming(one.attribute, one.position, described, added=isinstance(primitive, AddAttribute))
 
 
 def _clock(
     moves: list[Move], time: str, before: Units
 ) -> tuple[tuple[Steps | None, Steps | None], list[Move], Units]:
-    """What undoes recorded times, and all else that happens, said of times of the start."""
+    """Return the maps that undo recorded times, and all other moves in terms of times of the start."""
     altered = {one.attribute for one in moves} | before.cells.keys()
     if time not in altered:
         return (None, None), moves, before
@@ -137,8 +137,8 @@ def _clock(
             continue
         if found := sorted(altered & one.description.attributes):
             raise UnsupportedAccentError(
-                f"[[{one.description}, alter({time}, …)]]: its description speaks of '{found[0]}', which is altered as well; "
-                f"expected one on what keeps its units, so that times can be told first"
+                f"[[{one.description}, alter({time}, …)]]: its description refers to '{found[0]}', which is altered as well; "
+                f"expected attributes that keep their units, so that times can be mapped first"
             )
         units = units.altered(time, one.map, one.description)
         epochs.append((one.at, units))
@@ -147,19 +147,19 @@ def _clock(
         if early.description.overlaps(late.description):
             both = (early.description & late.description).simplified()
             raise AccentError(
-                f"alter({time}): tuples recorded where {both} may be of before and after it, and a log, which tells them by "
-                "their times, cannot say which; expected times that go on where they were, or later"
+                f"alter({time}): tuples recorded where {both} may be of before and after it, and a log, which orders them by "
+                "their times, cannot decide; expected times that continue where they were, or later"
             )
     covered = FALSE
     for some in found_ranges:
         covered = covered | some.description
-    unsaid = Alteration(FIRST, Description.where(**{time: DEFINED}) - covered, _ABSENT)
+    uncovered = Alteration(FIRST, Description.where(**{time: DEFINED}) - covered, _ABSENT)
     left = Units({name: own for name, own in before.cells.items() if name != time})
-    return (Steps.of(found_ranges, time=time), Steps.of([unsaid], time=time)), rest, left
+    return (Steps.of(found_ranges, time=time), Steps.of([uncovered], time=time)), rest, left
 
 
 def _recorded(epochs: list[tuple[int | None, Units]], time: str) -> Iterator[Alteration]:
-    """The recorded times of each epoch, by their map."""
+    """Yield the recorded times of each epoch, by their map."""
     ends = [*(at for at, _ in epochs[1:]), None]
     for (start, units), end in zip(epochs, ends, strict=True):
         if start is not None and start == end:
@@ -171,13 +171,13 @@ def _recorded(epochs: list[tuple[int | None, Units]], time: str) -> Iterator[Alt
         cells[IDENTITY] = left
         for map, where in cells.items():
             low, high = (None if one is None else map(one) for one in (start, end))
-            said = where & Description.where(**{time: ValueSet.between(low, high)})
-            if not said.is_empty:
-                yield Alteration(FIRST, said, map)
+            described = where & Description.where(**{time: ValueSet.between(low, high)})
+            if not described.is_empty:
+                yield Alteration(FIRST, described, map)
 
 
 def _steps_of(moves: list[Move], before: Units, by: str) -> dict[str, Steps]:
-    """The steps of each attribute, all descriptions in recorded units."""
+    """Return the steps of each attribute, all descriptions in recorded units."""
     altered = {one.attribute for one in moves} | before.cells.keys()
     carried = {one.attribute for one in moves if altered & one.description.attributes}
     carried |= {
@@ -203,7 +203,7 @@ def _steps_of(moves: list[Move], before: Units, by: str) -> dict[str, Steps]:
 def _carry(
     moves: list[Move], before: Units, out: dict[str, list[Alteration]], names: set[str], by: str
 ) -> None:
-    """Epoch by epoch, the cells of attributes in the units in force."""
+    """Add the cells of attributes in the units in force, epoch by epoch."""
     units = before
     instants = sorted({one.at for one in moves} | ({FIRST} if before.cells else set()))
     last: dict[str, tuple[int, dict[Affine, Description]]] = {}

@@ -1,11 +1,11 @@
-"""A log of alter data as step functions of time, for many rows at once (semantics 8.1, 8.8).
+"""Compile a log of alter data to step functions of time, for many rows at once (semantics 8.1, 8.8).
 
-An accent stands at an instant and speaks of the elements from there on that match its description. Descriptions compare keys,
-unmodelled attributes and the time. So the rows fall into **cells**, told apart by the values that some description compares
-with, and in each cell the composed map changes at few instants. Compiling costs per accent and cell, applying
-(:mod:`pulse.kernels.pieces.step_maps`) a look per row: nothing is evaluated per epoch.
+An accent at an instant covers the elements from there on that match its description. Descriptions compare keys, unmodelled
+attributes and the time. So the rows fall into **cells**, distinguished by the values that some description compares with, and
+in each cell the composed map changes at few instants. Compiling costs per accent and cell, applying
+(:mod:`pulse.kernels.pieces.step_maps`) one lookup per row: nothing is evaluated per epoch.
 
-Times are whole microseconds: what holds *after* an instant begins a microsecond later.
+Times are whole microseconds: a condition that holds *after* an instant begins a microsecond later.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from pulse.stream.units.affine import Affine
 from pulse.stream.units.composition import Chains
 
 EXACT = -1.0
-"""In place of the size of a shift: values are scaled by a power of two, and nothing is rounded."""
+"""In place of the size of a shift: values are scaled by a power of two, without rounding."""
 _GROWN = 1.0 + 2.0**-48
-_ONLY = np.zeros(1, np.int64)  # the cells, where nothing tells rows apart
-_LAST_SEEN = "_last_seen"  # what is remembered, and not pickled
+_ONLY = np.zeros(1, np.int64)  # the single cell, where no column distinguishes rows
+_LAST_SEEN = "_last_seen"  # a cache that is not pickled
 
 
 _Compiled = tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
@@ -41,7 +41,7 @@ _Compiled = tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray], tupl
 
 
 class Alteration(NamedTuple):
-    """From ``at`` on (microseconds), for rows that match: ``map``."""
+    """``map``, from ``at`` on (microseconds), for rows that match."""
 
     at: int
     description: Description
@@ -61,7 +61,7 @@ class Located(NamedTuple):
 
     @property
     def shifts(self) -> FloatArray:
-        """The size of the shift of each step, which its rounding counts from; :data:`EXACT` where it rounds nothing."""
+        """Return the size of the shift of each step, which bounds its rounding; :data:`EXACT` where it rounds nothing."""
         return _shifts(self.maps, self.off)
 
 
@@ -93,21 +93,21 @@ class Steps:
 
     @classmethod
     def of(cls, alterations: Iterable[Alteration], *, time: str) -> Steps:
-        """The steps of these alterations, by instant; of one instant in their order."""
+        """Build the steps of these alterations, by instant; those of one instant keep their order."""
         some = (one for one in alterations if not one.map.is_identity and not one.description.is_empty)
         return cls(tuple(sorted(some, key=lambda one: one.at)), time)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is ever altered."""
+        """Check whether nothing is ever altered."""
         return not self.alterations
 
     def inverse(self) -> Steps:
-        """What undoes this."""
+        """Return the steps that undo these."""
         return Steps(self.alterations, self.time, not self.backward)
 
     def located(self, columns: Mapping[str, Any], rows: int) -> Located:
-        """The cells of rows by their columns, and the steps of these cells."""
+        """Return the cells of rows by their columns, and the steps of these cells."""
         if len(self.columns) < 2:
             return Located(self._codes(columns, rows), *self._all)
         distinct, cell = np.unique(self._codes(columns, rows), return_inverse=True)
@@ -117,10 +117,11 @@ class Steps:
 
     @cached_property
     def largest_shift(self) -> float:
-        """No less than the shift of any of its maps; :data:`EXACT` where none rounds anything.
+        """Return an upper bound of the shift of any of its maps; :data:`EXACT` where none rounds anything.
 
-        Where several columns tell rows apart, what may be in force together is told by descriptions alone. To the newest of some
-        alterations, ``a v + b``, those before it are added: undone they come after it, ``P(a v + b)`` shifts by ``a_P b + b_P``.
+        Where several columns distinguish rows, descriptions alone decide which alterations may be in force together. To the
+        newest of them, ``a v + b``, those before it are added: undone they come after it, ``P(a v + b)`` shifts by
+        ``a_P b + b_P``.
         """
         if all(one.map.is_exact for one in self.alterations):
             return EXACT
@@ -133,13 +134,13 @@ class Steps:
             scale, shift = (
                 max([none, *parts]) for none, parts in zip((1.0, 0.0), _columns(before), strict=True)
             )
-            # Undone, what was before scales the newest shift; applied, the newest scales what was before.
+            # Undone, earlier maps scale the newest shift; applied, the newest map scales earlier shifts.
             moved = scale * b + shift if self.backward else a * shift + b
             sizes.append((scale * a * _GROWN, moved * _GROWN))
         return max(shift for _, shift in sizes)
 
     def applied(self, values: FloatArray, columns: Mapping[str, Any], at: IntArray) -> FloatArray:
-        """Values of rows with these columns under the maps in force at their times; where none changes the array itself.
+        """Apply the maps in force to values of rows with these columns and times; return the array itself where none changes.
 
         >>> double = Alteration(10, Description.parse("symbol = 'A'"), Affine(2))
         >>> Steps.of([double], time="t").applied(np.ones(2), {"symbol": pa.array(["A", "A"])}, np.array([9, 10])).tolist()
@@ -159,7 +160,7 @@ class Steps:
         return apply_steps(values, found.cell, at, found.steps, found.maps)
 
     def _cells(self, entries: pa.Array) -> IntArray:
-        """The cells of a dictionary's entries; batches of one file mostly have the same ones, one after the other."""
+        """Return the cells of a dictionary's entries; consecutive batches of one file mostly share them."""
         known = self.__dict__.get(_LAST_SEEN)
         if known is None or not (known[0] is entries or known[0].equals(entries)):
             known = self.__dict__[_LAST_SEEN] = entries, self.classes[0].codes(entries)
@@ -169,7 +170,7 @@ class Steps:
         return {name: value for name, value in self.__dict__.items() if name != _LAST_SEEN}
 
     def exactly(self, columns: Mapping[str, Any], at: IntArray) -> tuple[IntArray, list[Affine]]:
-        """Which of some exact maps is in force for each row at its time, in microseconds; the first changes nothing."""
+        """Return which exact map is in force for each row at its time, in microseconds; the first is the identity."""
         codes = self._codes(columns, len(at))
         chains, which = Chains(one.map for one in self.alterations), np.zeros(len(at), np.int64)
         for code in np.unique(codes):
@@ -180,7 +181,7 @@ class Steps:
         return which, [map.inverse() if self.backward else map for map in chains.maps]
 
     def _codes(self, columns: Mapping[str, Any], rows: int) -> IntArray:
-        """A number per row for the classes of all columns together."""
+        """Return a number per row for the classes of all columns together."""
         code: IntArray | None = None
         for name, kind in zip(self.columns, self.classes, strict=True):
             check_kind(name, kind, columns[name].type)
@@ -190,7 +191,7 @@ class Steps:
 
     @cached_property
     def _events(self) -> list[tuple[list[IntArray], list[tuple[int, int]], int]]:
-        """For each box of each alteration: its classes by column, its ranges of time, and the number of the alteration."""
+        """Return per box of each alteration its classes by column, its ranges of time, and the number of the alteration."""
         found = []
         for k, one in enumerate(self.alterations):
             for box in one.description.boxes:
@@ -202,7 +203,7 @@ class Steps:
 
     @cached_property
     def _all(self) -> _Compiled:
-        """The steps of every cell, where one column or none tells them apart."""
+        """Return the steps of every cell, where at most one column distinguishes them."""
         cells: list[list[tuple[int, int, int]]] = [
             [] for _ in range(len(self.classes[0]) if self.classes else 1)
         ]
@@ -216,7 +217,7 @@ class Steps:
         return [[set(one.tolist()) for one in matching] for matching, _, _ in self._events]
 
     def _events_of(self, code: int) -> list[tuple[int, int, int]]:
-        """What happens in one cell."""
+        """Return the alterations of one cell."""
         place: list[int] = []
         for kind in reversed(self.classes):
             code, part = divmod(code, len(kind))
@@ -241,7 +242,7 @@ class Steps:
         return (np.array(offsets, np.int64), np.array(instants, np.int64)), (a, b), (a_off, b_off)
 
     def _floats(self, map: Affine) -> tuple[float, float, float, float]:
-        """Scale and shift as doubles, and how far these are from the exact ones."""
+        """Return scale and shift as doubles, and how far these are from the exact ones."""
         map = map.inverse() if self.backward else map
         try:
             a, b = map.floats
@@ -249,7 +250,7 @@ class Steps:
             a, b = math.inf, math.inf
         if not (0.0 < a < math.inf and math.isfinite(b)):
             raise AccentError(
-                f"alter data: the composed maps scale by more than a number can hold ({len(self.alterations)} accents)"
+                f"alter data: the composed maps overflow a double ({len(self.alterations)} accents)"
             )
         return a, b, *map.float_errors
 
@@ -264,19 +265,19 @@ def _columns(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]
 
 
 def _codes_of(column: Any) -> tuple[npt.NDArray[np.int32], pa.Array] | None:
-    """The codes of a column that is a dictionary, and its entries; None where it is none, or rows have no entry."""
+    """Return the codes and entries of a dictionary column; None for other columns, and where rows have no entry."""
     if not pa.types.is_dictionary(column.type) or column.null_count or not len(column):
         return None
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # of several dictionaries
+        if isinstance(column, pa.ChunkedArray):  # chunks with different dictionaries
             return None
     indices = column.indices.to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(indices, np.int32), column.dictionary
 
 
 def _ranges(times: ValueSet, since: int) -> list[tuple[int, int]]:
-    """A set of times, from ``since`` on, as ranges ``[start, stop)`` of microseconds."""
+    """Return a set of times, from ``since`` on, as ranges ``[start, stop)`` of microseconds."""
     found = []
     for low, high in times.intervals():
         start = max(since, FIRST if low is None else bounded(first_whole(low)))

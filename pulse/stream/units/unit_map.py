@@ -1,13 +1,13 @@
-"""Units: how the values of a stream's present end come from those of its beginning; alter data, accumulated (semantics 8.1).
+"""Unit maps: how present values of a stream derive from those at its beginning; accumulated alter data (semantics 8.1).
 
-Every alter data of a stream together is one map of rows, from *first* units to *present* ones::
+All alter data of a stream together is one map of rows, from *first* units to *present* ones::
 
     attribute -> cells (map, description in first units), disjoint; outside of the cells nothing changes
 
-All attributes move at once: which cell a row lies in is decided in first units. The map is one to one, so it has an inverse of
-the same form, and descriptions are carried through it in both directions, exactly. Accents that an operator holds are kept in
-first units: then later alterations do not touch them, and what the paper leaves open (§6.1, §8: what accents in state mean after
-alter data) has one answer.
+All attributes move at once: the cell of a row is decided in first units. The map is one to one, so it has an inverse of the
+same form, and descriptions are translated through it in both directions, exactly. Accents that an operator holds are kept in
+first units: later alterations do not affect them, which answers a question that the paper leaves open (§6.1, §8: the meaning of
+held accents after alter data).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Units:
     weights: Mapping[str, str] = field(default_factory=dict)
 
     def then(self, accent: Accent) -> Units:
-        """After one more accent, whose description is in present units; adding and dropping change no units."""
+        """Return the units after one more accent, whose description is in present units; adding and dropping change no units."""
         primitive = accent.primitive
         if not isinstance(primitive, AlterData):
             return self
@@ -49,10 +49,10 @@ class Units:
         )
 
     def altered(self, attribute: str, alpha: Affine, first: Description, *, weight: str = "") -> Units:
-        """After ``alpha`` on an attribute of the rows that a description in first units matches."""
+        """Return the units after ``alpha`` on an attribute of the rows that match a description in first units."""
         if self.weights.get(attribute, weight) != weight:
             raise AccentError(
-                f"alter({attribute}): expected the weight {self.weights[attribute]!r} that was before, got {weight!r}"
+                f"alter({attribute}): expected the earlier weight {self.weights[attribute]!r}, got {weight!r}"
             )
         found: dict[Affine, Description] = {}
         left = first
@@ -72,12 +72,12 @@ class Units:
         return Units(cells, weights)
 
     def map_at(self, attribute: str, first_row: Row) -> Affine:
-        """The map of an attribute for a row in first units."""
+        """Return the map of an attribute for a row in first units."""
         cells = self.cells.get(attribute, {}).items()
         return next((map for map, where in cells if where.matches(first_row)), IDENTITY)
 
     def forward_row(self, row: Row) -> dict[str, Any]:
-        """A row in first units, in present ones."""
+        """Map a row from first to present units."""
         now = dict(row)
         for attribute in self.cells:
             map = self.map_at(attribute, row)
@@ -88,23 +88,23 @@ class Units:
         return now
 
     def back_row(self, row: Row) -> dict[str, Any]:
-        """A row in present units, in first ones."""
+        """Map a row from present to first units."""
         return self.inverse.forward_row(row)
 
     def forward(self, first: Description) -> Description:
-        """What a description in first units says in present ones."""
+        """Translate a description from first to present units."""
         if not first.attributes & self.cells.keys():
             return first
         moved = [piece for box in first.boxes for piece in self._images(box)]
         return Description.of(moved).simplified()
 
     def back(self, present: Description) -> Description:
-        """What a description in present units says in first ones."""
+        """Translate a description from present to first units."""
         return self.inverse.forward(present) if present.attributes & self.cells.keys() else present
 
     @cached_property
     def inverse(self) -> Units:
-        """From present to first units."""
+        """Return the map from present to first units."""
         cells = {
             name: {map.inverse(): self.forward(where) for map, where in own.items()}
             for name, own in self.cells.items()
@@ -112,7 +112,7 @@ class Units:
         return Units(cells, self.weights)
 
     def equivalent(self, other: Units, domain: Domain | None = None) -> bool:
-        """Whether both move every row (of the domain, in first units) alike."""
+        """Check whether both map every row (of the domain, in first units) alike."""
         if any(
             self.weights.get(n, "") != other.weights.get(n, "")
             for n in self.cells.keys() & other.cells.keys()
@@ -126,10 +126,10 @@ class Units:
         )
 
     def _images(self, box: Box) -> Iterator[Box]:
-        """Disjoint boxes of where the rows of a box go.
+        """Yield disjoint boxes that cover the images of a box's rows.
 
-        The box is cut until each piece lies in one cell of every attribute that it speaks of; cutting may bring in further
-        attributes, but each is cut by once.
+        The box is cut until each piece lies in one cell of every attribute that it constrains; cutting may add further
+        attributes, but each cuts once.
         """
         work: list[tuple[Box, dict[str, Affine]]] = [(box, {})]
         while work:
@@ -140,7 +140,7 @@ class Units:
                 continue
             if self.weights.get(name):
                 raise AccentError(
-                    f"a description speaks of '{name}', and how far that moves depends on '{self.weights[name]}'"
+                    f"a description refers to '{name}', whose shift depends on '{self.weights[name]}'"
                 )
             cells = self.cells[name]
             for map, where in cells.items():

@@ -268,6 +268,6 @@ def test_what_is_refused(run: Run, stored: Model, s: tuple[str, ...], tmp_path: 
         run("plot", "query", MACD, *s, *PARAMETERS, "--attribute", "cost", *out), "no modelled column 'cost'"
     )
     pq.write_table(ticks(), tmp_path / "plain.parquet")
-    refused(run("plot", "sweep", tmp_path / "plain.parquet", *out), "this is no summary of a sweep")
+    refused(run("plot", "sweep", tmp_path / "plain.parquet", *out), "expected a summary of a sweep")
     refused(run("plot", "lineage", tmp_path / "plain.parquet", *out), "carry no lineage")
     assert not (tmp_path / "a.png").exists()

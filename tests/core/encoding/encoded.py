@@ -23,7 +23,7 @@ def put_together(told: dict[str, Any], buffers: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + bytes(-len(text) % 8) + buffers
 
 
-def comparable(value: Any, without: tuple[str, ...] = ("undoing", "_index")) -> Any:
+def comparable(value: Any, without: tuple[str, ...] = ("to_base", "_index")) -> Any:
     """A value as one that is equal to another if all in it is; NaN to NaN."""
     if isinstance(value, np.ndarray):
         return ("array", value.dtype.name, value.shape, repr(value.tolist()))

@@ -199,7 +199,7 @@ def test_refusals_name_the_place_and_what_was_expected() -> None:
         ('"state": [[0], [2, null, [1, 2]]', '"state": [[1], [2, null, [1, 2]]', r"at seen\.name: expected one of 1 of name"),
         ("[1, 2]", '[1, "2"]', r"at seen\.times\[\]: expected int, got '2'"),
         ("[2, null, [1, 2]]", "[3, null, [1, 2]]", r"at seen\.times\[\]: expected 3 entries, got 2"),
-        ("[2, null, [1, 2]]", "[4, null, [1, 2, 3, 4]]", r"fits together as seen 1, got 'more than three times'"),
+        ("[2, null, [1, 2]]", "[4, null, [1, 2, 3, 4]]", r"consistent fields of seen 1, got 'more than three times'"),
         ('["a"]]}', '["c"]]}', r"at seen\.kind: expected one of 'a', 'b', got 'c'"),
     ]:  # fmt: skip
         assert old in good, (old, good)

@@ -350,7 +350,7 @@ def test_asking_for_a_key():
     assert batch.evaluate("price", 0, key="B").tolist() == [2.0]
     assert batch.evaluate("price", 0, key={"symbol": "A"}).tolist() == [1.0]
     assert batch.evaluate("price", 0, key="Z").tolist() == [None]
-    with pytest.raises(SegmentError, match=r"2 keys: say which one by \['symbol'\]"):
+    with pytest.raises(SegmentError, match=r"2 keys: select one by \['symbol'\]"):
         batch.evaluate("price", 0)
     with pytest.raises(UnknownColumnError, match="'symbl'; did you mean 'symbol'"):
         batch.of_key({"symbl": "A"})

@@ -86,7 +86,7 @@ def test_what_is_left_is_at_rest(rows):
 
 def test_a_revision_is_no_update():
     batch = simple([("A", 0, 1, [1]), ("A", 0, 1, [2])], at_rest=False, kind=["-U", "+U"])
-    with pytest.raises(SegmentError, match="revisions are no updates"):
+    with pytest.raises(SegmentError, match="revisions are not updates"):
         batch.apply_updates()
 
 

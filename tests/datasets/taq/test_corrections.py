@@ -82,7 +82,7 @@ def test_exchange_and_size_tell_trades_apart() -> None:
     got = split_corrections(table, SCHEMA)
     assert said(got.revisions.table) == [("-D", 9, 2, 11.0)]
     assert sorted(prices(got.aside)) == [(1, 11.0), (3, 11.0)]
-    assert all("does not say when" in reason for reason in got.aside.column("reason").to_pylist())
+    assert all("has no record of it" in reason for reason in got.aside.column("reason").to_pylist())
 
 
 def test_each_record_takes_one_trade_and_none_of_the_future() -> None:

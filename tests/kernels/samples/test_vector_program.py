@@ -185,7 +185,7 @@ def test_what_is_not_finite_is_marked():
 def test_steps_that_reach_for_what_is_not_there_are_refused(step):
     asked = made([[step]])
     columns, begins = places(3, 0)
-    with pytest.raises(ValueError, match=r"steps: expected numbers and codes that there are, got \["):
+    with pytest.raises(ValueError, match=r"steps: expected indices of existing numbers and codes, got \["):
         run(asked, columns, 3, begins, no_tallies(asked))
 
 

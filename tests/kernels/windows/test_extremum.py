@@ -179,7 +179,7 @@ def test_nothing_gives_nothing():
         ({"size_us": 0}, "positive"),
         ({"c": [[np.inf]]}, "finite numbers"),
         ({"closing": [2, 1]}, "do not descend"),
-        ({"closing_offsets": [0, 1, 2]}, "as offsets"),
+        ({"closing_offsets": [0, 1, 2]}, "like offsets"),
         ({"closing_offsets": [0, 3]}, "ascending numbers"),
         ({"closing": [[1, 2]]}, "one dimension"),
     ],

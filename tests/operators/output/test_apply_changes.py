@@ -94,7 +94,7 @@ def test_what_is_no_changelog_from_its_beginning_is_refused() -> None:
         [("-D", 1, 3, [1.0])],
         [("+I", 0, 2, [1.0]), ("-D", 1, 1, [1.0])],
     ):
-        with pytest.raises(ChangelogError, match=r"row \d takes back what does not hold: .*'id': 'a'"):
+        with pytest.raises(ChangelogError, match=r"row \d retracts a range that is not present: .*'id': 'a'"):
             apply_changes(log(*rows))
     with pytest.raises(ChangelogError, match=r"row 0: expected a kind of .*, got 'new'"):
         apply_changes(log(("new", 0, 2, [1.0])))

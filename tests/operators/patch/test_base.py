@@ -195,5 +195,5 @@ def test_an_average_of_tuples_needs_their_number() -> None:
     told = "avg", "x", "w", 2 * SECOND
     pieces = [(float(t), float(t), 1.0, 0.0) for t in range(LENGTH)]
     results, one = PointWindow(*told).segments(stream(pieces, points=True)), stream(pieces[4:5], points=True)
-    with pytest.raises(ValueError, match="expected how many there are"):
+    with pytest.raises(ValueError, match="expected a count of the tuples"):
         PatchPoints(*told).patched(one, one, results, AROUND)

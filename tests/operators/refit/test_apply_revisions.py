@@ -75,7 +75,7 @@ def row(kind: str, second: int, x: Any, u: str = "p") -> Row:
 
 
 def test_what_does_not_fit_is_set_aside_with_what_was_expected_and_what_came() -> None:
-    """A deletion of what never was, a replacement of another value, another unmodelled attribute, a value that is no number."""
+    """A deletion of an unrecorded tuple, a replacement of another value or unmodelled attribute, a value that is no number."""
     rows = [
         row("-D", 0, 1.0),
         row("-U", 1, 9.0),
@@ -96,13 +96,14 @@ def test_what_does_not_fit_is_set_aside_with_what_was_expected_and_what_came() -
     assert found.tuples.equals(tuples)
     at = "2023-11-14T22:13:2"
     assert found.aside.column("reason").to_pylist() == [
-        f"deletion of what never was: k='a', at {at}0.000000Z: expected x = 1.0, u = 'p'; nothing is recorded there",
+        f"deletion of a tuple that is not recorded: k='a', at {at}0.000000Z: expected x = 1.0, u = 'p'; "
+        "nothing is recorded there",
         *[
             f"replacement of a tuple that is not recorded: k='a', at {at}1.000000Z: expected x = 9.0, u = 'p'; "
             "recorded there: x = 2.0, u = 'p'; x = 3.0, u = 'p'"
         ]
         * 2,
-        f"deletion of what never was: k='a', at {at}1.000000Z: expected x = 2.0, u = 'q'; "
+        f"deletion of a tuple that is not recorded: k='a', at {at}1.000000Z: expected x = 2.0, u = 'q'; "
         "recorded there: x = 2.0, u = 'p'; x = 3.0, u = 'p'",
         "not finite: expected numbers, got x = nan, u = 'p'",
     ]

@@ -165,7 +165,9 @@ def test_keys_that_no_integer_type_holds_together() -> None:
 
 def test_keys_that_cannot_be_compared() -> None:
     left, right = keyed("R", pa.array(["a"])), keyed("S", pa.array([1]))
-    with pytest.raises(ColumnTypeError, match=r"R\.k0 = S\.k0: expected two of a kind, got string and int64"):
+    with pytest.raises(
+        ColumnTypeError, match=r"R\.k0 = S\.k0: expected two comparable types, got string and int64"
+    ):
         equal_pairs(left, right, (("R.k0", "S.k0"),))
     with pytest.raises(UnknownColumnError, match=r"'S\.k1'"):
         equal_pairs(left, right, (("R.k0", "S.k1"),))

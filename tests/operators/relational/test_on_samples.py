@@ -134,8 +134,8 @@ def test_a_variance_of_equal_values_is_zero_but_for_its_rounding():
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        (Arithmetic("/", Constant(1), X), "divides by what may be zero"),
-        (Function("log", (X,)), "logarithm of what may be zero"),
+        (Arithmetic("/", Constant(1), X), "divides by a value that may be zero"),
+        (Function("log", (X,)), "logarithm of a value that may be zero"),
         (Arithmetic("/", X, Constant(0)), "divides by zero"),
         (Function("exp", (Arithmetic("*", X, Constant(-1000)),)), "beyond the range"),
     ],

@@ -126,7 +126,7 @@ def test_a_lost_key_is_waited_for_or_aborts():
     assert found.passed[0].position == parse_instant("2013-10-09")
     aborted = run(query, SPLIT, other, domains=domains, mode="abort")
     assert aborted.aborted_at == parse_instant("2013-10-08")
-    assert "its description speaks of S.symbol, which the output lacks" in aborted.reason
+    assert "its description refers to S.symbol, which the output lacks" in aborted.reason
     assert "Across" in aborted.reason
 
 

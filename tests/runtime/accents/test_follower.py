@@ -245,7 +245,7 @@ def test_a_table_without_accents_costs_nothing(predictors: dict[str, Predictor])
     data = marked(ticks(30), [])
     heard = run.follower.hear({"S": data})
     assert heard.tables["S"].equals(data.drop_columns(["accent", "size"]))
-    assert run.follower.restating is None
+    assert run.follower.output_units is None
 
 
 # -- batch ------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_a_log_that_became_shorter_is_told_once(tmp_path: Path, caplog: pytest.L
         assert (logs.new(), logs.new()) == ({}, {})
     assert [one.getMessage() for one in caplog.records] == [
         f"{log}: expected accents to be appended, got {len(LINE) + 1} bytes where {2 * len(LINE) + 2} were read before; "
-        "nothing more is heard of it until it is longer than that"
+        "the log is skipped until it is longer than that"
     ]
 
 

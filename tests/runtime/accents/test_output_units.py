@@ -13,7 +13,7 @@ from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.apply_changes import apply_changes
 from pulse.operators.units.apply_maps import Alter, Presence
-from pulse.runtime.accents.output_units import restated_changes
+from pulse.runtime.accents.output_units import changes_in_output_units
 from pulse.runtime.accents.query_units import OutputUnits
 from pulse.runtime.incremental.continuous_query import ContinuousQuery
 from pulse.stream.descriptions.description import Description
@@ -85,7 +85,7 @@ def test_what_was_said_becomes_what_is_said_now(old, more):
     held = results()
     before, now = restating(old), restating(old + more)
     nothing = said(held, "+I").slice(0, 0)
-    changes = restated_changes(STANDING, (before, now), (held, held), nothing)
+    changes = changes_in_output_units(STANDING, (before, now), (held, held), nothing)
     first = said(held if before is None else before.segments(held), "+I")
     last = said(held if now is None else now.segments(held), "+I")
     log = pa.concat_tables([first, changes.cast(first.schema)])
@@ -96,7 +96,7 @@ def test_what_was_said_becomes_what_is_said_now(old, more):
 def test_an_accent_of_one_key_says_nothing_of_others() -> None:
     held, old = results(), [("price", 2, "true", Affine(2))]
     before, now = restating(old), restating([*old, ("price", 5, "symbol = 'B'", Affine("1/4"))])
-    changes = restated_changes(STANDING, (before, now), (held, held), said(held, "+I").slice(0, 0))
+    changes = changes_in_output_units(STANDING, (before, now), (held, held), said(held, "+I").slice(0, 0))
     assert changes["symbol"].unique().to_pylist() == ["B"]
     assert changes.select(["lo", "hi"]).to_pylist() == [
         {"lo": lo, "hi": hi} for lo, hi in ((5.0, 10.0), (0.0, 10.0), (0.0, 0.0)) for _ in range(2)
@@ -108,4 +108,4 @@ def test_units_that_come_back_are_not_said_again() -> None:
     held = results()
     now = restating([("price", 5, "true", Affine(2)), ("price", 5, "true", Affine("1/2"))])
     nothing = said(held, "+I").slice(0, 0)
-    assert restated_changes(STANDING, (None, now), (held, held), nothing).num_rows == 0
+    assert changes_in_output_units(STANDING, (None, now), (held, held), nothing).num_rows == 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
-from pulse.runtime.accents.parsing import of_line, of_row
+from pulse.runtime.accents.parsing import parse_line, parse_row
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.accents.log import AccentLog
 
@@ -34,7 +34,7 @@ PRIMITIVES = [
 
 def test_a_line_that_is_no_accent_is_not_said_to_be_the_first_of_its_log() -> None:
     with pytest.raises(AccentError, match=r"^expected an instant and an accent"):
-        of_line("garbage", "t", 0)
+        parse_line("garbage", "t", 0)
 
 
 @given(*map(st.sampled_from, (INSTANTS, NAMES, VALUES, PRIMITIVES)), st.sampled_from(["", " "]))
@@ -47,7 +47,7 @@ def test_texts_are_read_at_once_as_they_are_read_in_full(
         (expected,) = AccentLog.parse([line], where="log", times=["t"]).controls
     except pulse.PulseError:
         with pytest.raises(pulse.PulseError):
-            of_line(line, "t", 0)
+            parse_line(line, "t", 0)
         return
-    assert of_line(line, "t", 0) == expected
-    assert of_row(text, expected.position, "t", 0) == expected
+    assert parse_line(line, "t", 0) == expected
+    assert parse_row(text, expected.position, "t", 0) == expected

@@ -49,15 +49,15 @@ def after(predictor: Predictor, first: list[str]) -> Run:
         lines = first if number == 0 else [THROUGH] if number == MINUTES - 1 else []
         run.take({"S": minute(number)}, {"S": lines})
     assert run.aside == []
-    assert run.follower.through.before is not None
+    assert run.follower.propagation.before is not None
     return run
 
 
 @pytest.mark.parametrize("others", [PUNCTUATION, OTHERS], ids=["punctuation", "of another attribute"])
 def test_few_among_many_that_are_settled_stay_in_force(predictor: Predictor, others: list[str]) -> None:
     many, alone = after(predictor, [CHANGE, *others]), after(predictor, [CHANGE])
-    assert len(alone.follower.through.tail) == 2
-    assert len(many.follower.through.tail) == 1  # so all before the last were settled
+    assert len(alone.follower.propagation.tail) == 2
+    assert len(many.follower.propagation.tail) == 1  # so all before the last were settled
     assert close(held(many.changes, "price"), held(alone.changes, "price"))
 
 

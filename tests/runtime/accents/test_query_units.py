@@ -318,7 +318,7 @@ def test_a_description_on_an_unmodelled_attribute():
 def test_errors_of_streams(models):
     with pytest.raises(EvolutionError, match="there is no stream 'T'; there are S"):
         ask(models["raw"], accents={"T": [LINE]})
-    with pytest.raises(EvolutionError, match="say of which stream"):
+    with pytest.raises(EvolutionError, match="name the stream"):
         local().sql(
             "select symbol, price from S", streams={"S": models["raw"], "R": models["raw"]}, accents=[LINE]
         )

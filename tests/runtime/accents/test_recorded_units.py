@@ -87,14 +87,14 @@ def test_once_all_values_are_covered_the_answer_moves():
 def test_where_nothing_may_be_held_the_query_ends():
     answer = ask(fit(feed(size=cheap), CHEAP), accumulate=False)
     with pytest.raises(
-        QueryAbortedError, match="its description speaks of price, which the output lacks"
+        QueryAbortedError, match="its description refers to price, which the output lacks"
     ) as caught:
         answer.tuples()
     assert caught.value.emitted.num_rows == 6
 
 
 def test_a_model_fitted_without_them_cannot_undo_them():
-    with pytest.raises(UnsupportedAccentError, match=r"speaks of 'price', which is modelled.*fit --accents"):
+    with pytest.raises(UnsupportedAccentError, match=r"refers to 'price', which is modelled.*fit --accents"):
         ask(fit(feed(size=cheap)), accents=[CHEAP])
 
 
@@ -128,7 +128,7 @@ def test_numbers_that_no_key_was_altered_to_are_set_aside_as_they_came():
     aside = model.aside()
     assert aside["s"].to_pylist() == [3, 3, 3]
     assert aside["price"].to_pylist() == [2.0, 4.0, 1.0]
-    assert set(aside["reason"].to_pylist()) == {"no whole number once undone"}
+    assert set(aside["reason"].to_pylist()) == {"not a whole number in base units"}
 
 
 def test_altered_times_are_of_the_start_as_are_the_instants_of_the_log():
@@ -252,13 +252,13 @@ def test_check_says_what_happens_to_each():
     found = ask(fit(feed()), accents=lines, later=True).accents()
     assert [fate.outcome for fate in found.fates] == ["is held", "is held", "is held", "aborts"]
     said = found.lines()
-    assert any("cannot tell by price for which rows" in text for text in said)
+    assert any("cannot select its rows by price" in text for text in said)
     assert sum("holds it for good: the fit undid it" in text for text in said) == 2
     assert "the operator cannot do without 's'" in found.reason
 
 
 def test_ignoring_what_a_fit_undid_by_values_is_refused():
-    with pytest.raises(UnsupportedAccentError, match="only its tuples can tell"):
+    with pytest.raises(UnsupportedAccentError, match="depend on tuples' values"):
         ask(fit(feed(size=cheap), CHEAP), evolution="ignore").tuples()
 
 

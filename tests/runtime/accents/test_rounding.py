@@ -80,9 +80,9 @@ def test_results_hold_for_what_was_recorded(
     assert run.aside == []
     assert run.prediction.state is not None
     first = run.prediction.state.results
-    assert run.follower.restating is not None
+    assert run.follower.output_units is not None
     compared = 0
-    for relation, restated in ((first, False), (run.follower.restating.segments(first), True)):
+    for relation, restated in ((first, False), (run.follower.output_units.segments(first), True)):
         begin = relation.ref + np.ceil(relation.lo * 1e6 - 1e-3).astype(np.int64)
         end = relation.ref + np.ceil(relation.hi * 1e6 - 1e-3).astype(np.int64)
         for row, group in enumerate(relation.group.tolist()):

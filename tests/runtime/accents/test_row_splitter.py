@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.runtime.accents.row_splitter import accent_rows, apart
+from pulse.runtime.accents.row_splitter import accent_rows, split_controls
 from pulse.runtime.accents.to_base_units import decoded
 
 
@@ -39,9 +39,9 @@ def test_rows_with_a_text_are_accents(texts, begin, type_, in_parts):
         table = pa.concat_tables([whole.slice(begin, 5), whole.slice(begin + 5)])
     expected = [i for i, text in enumerate(texts[begin:]) if text is not None and text.strip()]
     assert accent_rows(table, "accent").tolist() == expected
-    found = apart(table, "accent", "t", ["symbol"])
-    assert [place for place, _, _ in found.said] == expected
-    assert [(at, text) for _, at, text in found.said] == [
+    found = split_controls(table, "accent", "t", ["symbol"])
+    assert [place for place, _, _ in found.accents] == expected
+    assert [(at, text) for _, at, text in found.accents] == [
         (10 * (begin + i), texts[begin + i]) for i in expected
     ]
     data = np.setdiff1d(np.arange(table.num_rows), np.array(expected, np.int64))
@@ -59,7 +59,7 @@ def test_few_accents_among_many_rows() -> None:
     texts: list[str | None] = [None] * 5000
     texts[0] = texts[7] = texts[8] = texts[4999] = "x"
     table = batch(texts)
-    found = apart(table, "accent", "t", ["symbol"])
+    found = split_controls(table, "accent", "t", ["symbol"])
     kept = np.setdiff1d(np.arange(5000), [0, 7, 8, 4999])
     assert decoded(found.data).equals(table.drop_columns(["accent"]).take(kept))
     assert found.rows is not None
@@ -70,4 +70,4 @@ def test_a_column_without_any() -> None:
     table = batch([None, None])
     assert accent_rows(table, "accent").tolist() == []
     without = table.set_column(2, "accent", pa.nulls(2))
-    assert apart(without, "accent", "t", ["symbol"]).data.equals(table.drop_columns(["accent"]))
+    assert split_controls(without, "accent", "t", ["symbol"]).data.equals(table.drop_columns(["accent"]))

@@ -43,7 +43,7 @@ def test_state_without_what_was_heard_is_refused(begun: Path) -> None:
         CHECKPOINT, unpack_state(CHECKPOINT, state.read_bytes())._replace(accents=None, read={})
     )
     state.write_bytes(without)
-    with pytest.raises(CheckpointError, match=r"local/state: .*what was heard of accents.* new checkpoint"):
+    with pytest.raises(CheckpointError, match=r"local/state: .*expected accent state.* new checkpoint"):
         one_run(begun)
     assert state.read_bytes() == without  # nothing was written in its place
 
@@ -52,7 +52,7 @@ def test_state_of_another_layout_is_refused_by_name(begun: Path) -> None:
     layout = CHECKPOINT.layout
     object.__setattr__(CHECKPOINT, "layout", "0123456789ab")
     try:
-        with pytest.raises(CheckpointError, match=r"kept by another version of pulse, .* new checkpoint"):
+        with pytest.raises(CheckpointError, match=r"written by another version of pulse, .* new checkpoint"):
             one_run(begun)
     finally:
         object.__setattr__(CHECKPOINT, "layout", layout)

@@ -70,7 +70,7 @@ def predictors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]
         ("[[price = 'x', alter(size, y * 2)]]", "expected a number, got a string"),
         (
             "[[true, alter(s, y + 100)]]",
-            "dealt to buckets by it as it was recorded; start the job with buckets",
+            "partitioned by its recorded values; start the job with buckets",
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_times_that_are_put_back_are_told_by_place_and_not_by_a_log(predictors: 
     assert close(confirmed(said_of(inside.changes, "size")), wanted(table(rows), []))
     beside.take({"S": table(rows)}, {"S": lines(said)})
     (row,) = beside.aside
-    assert "cannot say which" in row["reason"]
+    assert "cannot decide" in row["reason"]
 
 
 def test_columns_that_are_not_plain_are_named(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_columns_that_are_not_plain_are_named(tmp_path: Path) -> None:
     )
     run_local(raw_job(tmp_path, "log.jsonl", stream={"columns": {}}, checkpoint="checkpoint"))
     (row,) = aside(tmp_path)
-    assert "speaks of 'tags', which this job does not read" in row["reason"]
+    assert "uses 'tags', which this job does not read" in row["reason"]
 
 
 def test_rows_of_no_file_cannot_have_their_times_altered_in_place(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_distance_must_be_a_number(models: dict[str, Model], monkeypatch: pyte
     assert job_module._reach(grid(None)) == 0.0
     assert job_module._reach(grid(Constant(5))) == 10.0
     for bad in (Constant("far"), Constant(True), Column("R.x")):
-        with pytest.raises(PlanError, match="is no number"):
+        with pytest.raises(PlanError, match="is not a number"):
             job_module._reach(grid(bad))
 
 

@@ -102,7 +102,9 @@ def test_checkpoints_of_other_jobs_and_engines_are_refused(tmp_path: Path) -> No
     run_local(mine)
     with pytest.raises(CheckpointError, match="lateness was 10 s, is 5 s"):
         run_local(job(tmp_path / "mine", lateness="5 s"))
-    with pytest.raises(CheckpointError, match=r"is of engine 'local', whose state 'spark' cannot go on from"):
+    with pytest.raises(
+        CheckpointError, match=r"is of engine 'local'; engine 'spark' cannot resume its state"
+    ):
         keep_fingerprint(mine, "spark")
     other = job(tmp_path / "other")
     (tmp_path / "other" / "checkpoint" / "spark").mkdir(parents=True)

@@ -97,7 +97,7 @@ def test_with_revisions_too(tmp_path: Path) -> None:
         "no key": ("1.csv", 2),
         "no time": ("1.csv", 3),
         "not finite": ("1.csv", 5),
-        "deletion of what never was": ("1.csv", 6),
+        "deletion of a tuple that is not recorded": ("1.csv", 6),
     }
 
 
@@ -331,7 +331,7 @@ def test_reasons_are_counted_by_what_they_begin_with(tmp_path: Path) -> None:
     run_local(local(tmp_path, KINDS))
     folder = tmp_path / "state" / "aside"
     assert [(one.reason, one.rows) for one in reasons(folder)] == [
-        ("deletion of what never was", 3),
+        ("deletion of a tuple that is not recorded", 3),
         ("no key", 1),
     ]
     assert [one.rows for one in reasons(folder, begins="No Key")] == [1]
@@ -355,7 +355,7 @@ def test_where_they_lie(tmp_path: Path) -> None:
         'model = {{ x = "step" }}\nerror = 1\nhorizon = "1 s"\n'
     )
     file.write_text(written.format(""), encoding="utf-8")
-    with pytest.raises(ResultsError, match="what the job sets aside is not kept"):
+    with pytest.raises(ResultsError, match="rows that the job sets aside are not stored"):
         aside_folder(file)
     file.write_text(written.format('checkpoint = "state"'), encoding="utf-8")
     assert aside_folder(file) == folder

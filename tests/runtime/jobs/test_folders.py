@@ -102,7 +102,7 @@ def test_results_of_another_job_are_not_written_into(folder: Path) -> None:
     before = files(folder / "out")
     assert before
     with pytest.raises(
-        CheckpointError, match=r"run it as a job of its own, .* the results in .*out stay those of the job"
+        CheckpointError, match=r"run it as a job of its own, .* the results in .*out belong to the job"
     ):
         run_local(job_in(folder, query=OTHER))
     with pytest.raises(
@@ -120,7 +120,7 @@ def test_a_checkpoint_begun_anew_does_not_mix_with_the_results_of_the_one_before
     run_local(job_in(folder))
     shutil.rmtree(folder / "state")
     with pytest.raises(
-        OthersResultsError, match=r"an earlier checkpoint in .*state, which was removed.* remove that folder"
+        OthersResultsError, match=r"an earlier checkpoint in .*state, since removed.* remove that folder"
     ):
         run_local(job_in(folder))
     shutil.rmtree(folder / "out")
@@ -186,7 +186,7 @@ def test_results_that_say_nothing_of_their_job_are_taken_over_with_their_checkpo
     """Both were written before folders said whose they are."""
     run_local(job_in(folder))
     (folder / "out" / RESULTS).unlink()
-    with pytest.raises(OthersResultsError, match="of a job that is not known"):
+    with pytest.raises(OthersResultsError, match="of an unknown job"):
         run_local(job_in(folder, checkpoint="state2"))
     (folder / "state" / IDENTITY).unlink()
     run_local(job_in(folder))

@@ -57,7 +57,9 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_checkpoint_of_the_other_engine_is_refused_before_spark_starts(tmp_path: Path) -> None:
     ticks(tmp_path / "in", 1)
     run_local(job(tmp_path, engine="local"))
-    with pytest.raises(CheckpointError, match=r"is of engine 'local', whose state 'spark' cannot go on from"):
+    with pytest.raises(
+        CheckpointError, match=r"is of engine 'local'; engine 'spark' cannot resume its state"
+    ):
         pulse.Session(engine="spark").run(job(tmp_path))
     file = tmp_path / "job.toml"
     file.write_text(
@@ -93,7 +95,9 @@ def test_a_split_of_ones_own_is_refused_on_spark_with_what_to_do(
     )
     ticks(tmp_path / "in", 1)
     mine = job(tmp_path, split="halves", query=f"{FILTER} error within 1%")
-    with pytest.raises(JobError, match=r"split 'halves' is registered in this process, .*engine = 'local'"):
+    with pytest.raises(
+        JobError, match=r"split 'halves' is registered in this process only, .*engine = 'local'"
+    ):
         pulse.Session(engine="spark").run(mine)
     assert run_local(replace(mine, engine="local")).tally.changes > 0
 

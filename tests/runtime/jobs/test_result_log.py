@@ -130,15 +130,15 @@ def test_places_where_no_results_are(tmp_path: Path) -> None:
     refused(tmp_path / "nowhere", "nowhere: expected the folder of a job's results, .* got nothing")
     refused(tmp_path, "expected results of a job, folders batch=<number>, got an empty folder")
     (tmp_path / "batch=0").mkdir()
-    refused(tmp_path, "the job has said nothing yet")
+    refused(tmp_path, "the job has emitted nothing yet")
     (tmp_path / "batch=0").rmdir()
     (tmp_path / "batch=0.jsonl").write_text("{}", encoding="utf-8")
-    refused(tmp_path, "got alerts, which are lines of JSON")
+    refused(tmp_path, "got alerts, which are JSON lines")
     refused(tmp_path / "batch=0.jsonl", "got a file")
     (tmp_path / "stream=S").mkdir()
     refused(tmp_path, "got rows that were set aside; pulse aside shows them")
     (tmp_path / "_pulse_job.json").write_text("{}", encoding="utf-8")
-    refused(tmp_path, r"got a checkpoint; 'path' in the job's \[sink\] says where results lie")
+    refused(tmp_path, r"got a checkpoint; 'path' in the job's \[sink\] names the results folder")
     file = tmp_path / "job.toml"
     file.write_text(
         'query = "select id, x from S"\n[streams.S]\nsource = "files"\npath = "in"\nkey = "id"\ntime = "t"\n'

@@ -132,7 +132,7 @@ def test_in_the_background_until_it_is_stopped(session: pulse.Session, tmp_path:
         until(lambda: run.status.batches == 1)
         assert run.active
         assert not run.wait(0.01)
-        assert "at work" in repr(run)
+        assert "running" in repr(run)
         shutil.copy(tmp_path / "in" / "0.parquet", tmp_path / "in" / "1.parquet")
         until(lambda: run.status.batches == 2)
     assert not run.active

@@ -217,7 +217,7 @@ def test_every_table_of_a_job_is_looked_at(table: str, tmp_path: Path) -> None:
 def test_a_name_that_the_environment_lacks_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PULSE_TEST_SECRET")
     with pytest.raises(
-        SecretError, match="needs PULSE_TEST_SECRET, which the environment does not have; export"
+        SecretError, match="needs PULSE_TEST_SECRET, which is not set in the environment; export"
     ):
         job(tmp_path)
     with pytest.raises(SecretError, match="expected PULSE_TEST_SECRET in the environment"):
@@ -242,7 +242,7 @@ def test_a_secret_within_another_is_taken_out_whole(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "a\\b", ".hidden", "a\0b"])
 def test_a_stream_s_name_does_not_lead_elsewhere(name: str, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="expected a name that can also be a folder's"):
+    with pytest.raises(JobError, match="expected a name that can also name a folder"):
         job(tmp_path, streams={name: _stream(job(tmp_path))})
 
 
@@ -257,7 +257,7 @@ def test_a_stream_s_name_does_not_lead_elsewhere(name: str, tmp_path: Path) -> N
     ],
 )
 def test_a_job_does_not_read_what_it_writes(more: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="the job would read what it writes"):
+    with pytest.raises(JobError, match="the job would read its own output"):
         job(tmp_path, **more)
     job(tmp_path, sink={"kind": "parquet", "path": "in/_results"})
 
@@ -265,5 +265,5 @@ def test_a_job_does_not_read_what_it_writes(more: dict[str, Any], tmp_path: Path
 def test_nor_does_it_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "in")
-    with pytest.raises(JobError, match="the job would read what it writes"):
+    with pytest.raises(JobError, match="the job would read its own output"):
         job(tmp_path)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from pulse.runtime.jobs.checkpoint import CheckpointError, known_columns
 from pulse.runtime.jobs.file_source import SourceError
-from pulse.runtime.jobs.source_schema import same_types, settled, told_types
+from pulse.runtime.jobs.source_schema import same_types, settled, type_names
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.local_driver import Status, run_local
 from pulse.runtime.predict.spark_driver import start
@@ -99,7 +99,7 @@ def test_what_cannot_be_written_is_only_there(tmp_path: Path) -> None:
         "v": pa.float64(),
     }
     more = {"tags": pa.list_(pa.string()), "nothing": pa.null(), "price": pa.decimal128(9, 2)}
-    assert told_types(stream, pa.schema({**own, **more})) == {
+    assert type_names(stream, pa.schema({**own, **more})) == {
         "id": "string",
         "t": "timestamp[ns]",
         "x": "float",
@@ -109,9 +109,9 @@ def test_what_cannot_be_written_is_only_there(tmp_path: Path) -> None:
         "price": "decimal128(9, 2)",
     }
     assert (
-        told_types(stream, pa.schema({**own, "v": pa.list_(pa.float64())})) is None
+        type_names(stream, pa.schema({**own, "v": pa.list_(pa.float64())})) is None
     )  # which is said elsewhere
-    assert told_types(stream, pa.schema({"id": pa.string()})) is None
+    assert type_names(stream, pa.schema({"id": pa.string()})) is None
 
 
 def test_a_damaged_note_is_named(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_damaged_note_is_named(tmp_path: Path) -> None:
     run_local(text_job(tmp_path))
     for damage in ("[1]", '{"S": 3}', "{"):
         (tmp_path / "state" / "_pulse_columns.json").write_text(damage, encoding="utf-8")
-        with pytest.raises(CheckpointError, match=r"_pulse_columns\.json: expected what a job keeps"):
+        with pytest.raises(CheckpointError, match=r"_pulse_columns\.json: corrupt checkpoint file"):
             run_local(text_job(tmp_path))
 
 

@@ -143,7 +143,7 @@ def test_what_is_wrong_with_a_job_is_said(change: dict[str, Any], said: str) -> 
 def test_files_that_are_no_jobs(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"none\.toml: cannot read the job"):
         read_job(tmp_path / "none.toml")
-    with pytest.raises(JobError, match=r"job\.toml: this is no TOML"):
+    with pytest.raises(JobError, match=r"job\.toml: not valid TOML"):
         read_job(written(tmp_path, "query = "))
 
 

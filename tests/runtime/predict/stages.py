@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pulse.runtime.jobs.sinks import numbered
 from pulse.runtime.predict.ingest import LinePacker, Packer, unpacked_table
-from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitioning_of
 from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.spec import Predictor
@@ -86,7 +86,7 @@ def staged(
 ) -> tuple[pa.Table, list[dict[str, Any]]]:
     """Changes, and all else that comes out, through two stages whose state goes through bytes after every batch."""
     lateness, places = 10_000_000, 3
-    spread = spread_of(predictor, places, cell)
+    spread = partitioning_of(predictor, places, cell)
     if spread is None:
         first, second = (
             Places(ValidateStage(predictor, lateness, None)),

@@ -10,7 +10,7 @@ import pytest
 
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.runtime.predict.bound_feedback import parties, together
+from pulse.runtime.predict.bound_feedback import merge_parties, parties
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
 from pulse.validation.revisions.history import Retention
@@ -68,10 +68,10 @@ def test_who_takes_part() -> None:
     assert p.state is not None
     found = parties(p.predictor.standing, p.state.results)
     assert {stream: keys[0].to_pylist() for stream, keys in found.items() if keys} == {"A": ["p"], "B": ["q"]}
-    both = together(found, {"A": (pa.array(["r"]),)})
+    both = merge_parties(found, {"A": (pa.array(["r"]),)})
     assert both["A"] is not None
     assert both["A"][0].to_pylist() == ["p", "r"]
-    assert together(found, {"B": None})["B"] is None
+    assert merge_parties(found, {"B": None})["B"] is None
 
 
 def pushes(asked: Question, size: int, late: int) -> list[dict[str, pa.Table]]:

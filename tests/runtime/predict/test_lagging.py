@@ -18,7 +18,7 @@ from pulse.runtime.jobs.sources import batches, predictor_of
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
-from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitioning_of
 from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.stage_rows import CHANGES
@@ -161,7 +161,7 @@ def test_a_new_key_changes_nothing_of_what_is_no_longer_known_of_others(tmp_path
 def through_stages(job: Job) -> pa.Table:
     """The job's changes as Spark's two stages give them."""
     predictor = predictor_of(job)
-    spread = spread_of(predictor, 3, 50.0)
+    spread = partitioning_of(predictor, 3, 50.0)
     first = Places(
         ValidateStage(predictor, job.lateness, None)
         if spread is None

@@ -50,7 +50,7 @@ def test_streams_that_cannot_be_read_in_process_or_at_all(tmp_path: Path) -> Non
         run_local(climbing_job(tmp_path, stream={"source": "rate"}))
     with pytest.raises(JobError, match="AS OF is for stored models"):
         run_local(climbing_job(tmp_path, query="select id, x from S where x > 15 as of version 1"))
-    with pytest.raises(JobError, match="'columns': expected types by name, as kafka does not know them"):
+    with pytest.raises(JobError, match="'columns': expected types by name, as kafka does not provide them"):
         climbing_job(tmp_path, stream={"source": "kafka"})
     file = files_of(climbing_job(tmp_path).streams["S"])[1]
     file.write_bytes(file.read_bytes()[:200])
@@ -298,7 +298,7 @@ def test_a_later_file_whose_keys_are_of_another_type_is_named(tmp_path: Path, fi
         )
         os.utime(tmp_path / "in" / f"{f}.parquet", (1000 + f, 1000 + f))
     with pytest.raises(
-        ColumnTypeError, match=r"1\.parquet, column 'id': expected (string|int64), as the first file"
+        ColumnTypeError, match=r"1\.parquet, column 'id': expected (string|int64), as in the first file"
     ):
         run_local(climbing_job(tmp_path))
 

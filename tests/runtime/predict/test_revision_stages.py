@@ -19,7 +19,7 @@ from pulse.runtime.jobs.sources import batches, predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
-from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitioning_of
 from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spark_driver import runs_in_buckets
 from pulse.runtime.predict.spatial_partitioning import coalesced
@@ -137,7 +137,7 @@ class Stage:
 def staged(job: Job, key: str, cell: float | None = None) -> pa.Table:
     """The job's changes through the stages that it has on Spark."""
     predictor = predictor_of(job)
-    spread = spread_of(predictor, job.buckets, cell)
+    spread = partitioning_of(predictor, job.buckets, cell)
     if runs_in_buckets(predictor):
         stages = [Stage(SingleStage(predictor, job.lateness))]
     elif spread is not None:
@@ -246,7 +246,7 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     (said,) = aside(tmp_path)
     assert said["op"] == "-D"
     assert said["reason"].startswith(
-        "deletion of what never was: at 1970-01-01T00:00:00.000000Z: expected price = 1.0; recorded there: price = "
+        "deletion of a tuple that is not recorded: at 1970-01-01T00:00:00.000000Z: expected price = 1.0; recorded there: price = "
     )
     with pytest.raises(CheckpointError, match=r"streams\.S\.revisions was 30 s, is"):
         ran(spark, tick_job(tmp_path, MACD))

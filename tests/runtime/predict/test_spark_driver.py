@@ -252,7 +252,7 @@ def test_without_its_connector_kafka_says_what_to_add(spark: SparkSession, tmp_p
     with pytest.raises(SourceError, match=r"spark\.jars\.packages.*spark-sql-kafka-0-10_2\.13:4\."):
         start(spark, job, once=True)
     sink = KafkaSink(spark, {"topic": "results"})
-    with pytest.raises(SourceError, match=r"\[sink\]: Spark's Kafka connector is not there"):
+    with pytest.raises(SourceError, match=r"\[sink\]: Spark's Kafka connector is missing"):
         sink.write(0, pa.table({"id": ["a"]}), 0)
 
 

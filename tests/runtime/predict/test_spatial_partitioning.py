@@ -17,7 +17,7 @@ from pulse.runtime.jobs.sources import newest, predictor_of
 from pulse.runtime.jobs.toml import Job, JobError
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.ingest import unpacked_table
-from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitioning_of
 from pulse.runtime.predict.spatial_partitioning import SpatialPartitioning, coalesced
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES, UPDATES
@@ -78,7 +78,7 @@ class Ways:
 
     def __init__(self, job: Job, places: int, cell: float | None) -> None:
         self.predictor: Predictor = predictor_of(job)
-        spread = spread_of(self.predictor, places, cell)
+        spread = partitioning_of(self.predictor, places, cell)
         assert spread is not None
         self.job, self.spread = job, spread
         self.first = Places(RouteStage(self.predictor, job.lateness, spread))
@@ -205,12 +205,12 @@ def test_state_is_freed_behind_the_watermark(tmp_path: Path) -> None:
 
 
 def test_plans_that_stay_in_one_place(tmp_path: Path) -> None:
-    assert spread_of(predictor_of(job_for(tmp_path, FIG_1, "AB")), 4) is None
-    assert spread_of(predictor_of(job_for(tmp_path, FOLLOWING + " error within 5%")), 4) is None
+    assert partitioning_of(predictor_of(job_for(tmp_path, FIG_1, "AB")), 4) is None
+    assert partitioning_of(predictor_of(job_for(tmp_path, FOLLOWING + " error within 5%")), 4) is None
     (tmp_path / "ticks").mkdir()
     ticks(tmp_path / "ticks" / "in", 1)
     totals = predictor_of(tick_job(tmp_path / "ticks", "select sum(price) as total from S"))
-    assert spread_of(totals, 4) is None
+    assert partitioning_of(totals, 4) is None
 
 
 def test_the_cell_of_a_job(tmp_path: Path) -> None:

@@ -418,7 +418,7 @@ def test_what_cannot_be_predicted_is_refused() -> None:
     query = parse("select id, x from S where x > 2", {"S": STEPS}).bind({})
     with pytest.raises(PredictorError, match="nothing bounds x, y"):
         Predictor.of(query, {"S": PredictSpec.of(STEPS, horizon=1.0)})
-    with pytest.raises(PredictorError, match="nothing is said of the streams S"):
+    with pytest.raises(PredictorError, match="the job does not define the streams S"):
         Predictor.of(query, {})
     twice = parse(
         "select R.id from S as R MODEL x = x + vx * t join S as Q MODEL x = x + vy * t on (R.id <> Q.id)",

@@ -48,7 +48,7 @@ def test_state_of_another_version_is_refused() -> None:
     assert unpack_state(FORM, kept)["a"].tolist() == [0, 1, 2]
     with pytest.raises(
         StateError,
-        match=r"state of version 4, expected 5: start the job on a new checkpoint .* or go on with",
+        match=r"state of version 4, expected 5: start the job on a new checkpoint .* or use the version",
     ):
         unpack_state(FORM, b"\x04" + kept[1:])
 
@@ -68,10 +68,10 @@ def test_a_pickle_is_refused_and_not_run(name: str, version: int, tmp_path: Path
 
 
 def test_what_does_not_unpack_is_refused() -> None:
-    with pytest.raises(StateError, match="say"):
+    with pytest.raises(StateError, match="cannot hold"):
         unpack_state(FORM, as_state(b"x", length=1 << 50))
     packed = b"no lz4"
-    with pytest.raises(StateError, match="does not unpack"):
+    with pytest.raises(StateError, match="decompression failed"):
         unpack_state(FORM, _HEADER.pack(VERSION, 3, checksum_of(3, packed)) + packed)
 
 
@@ -81,6 +81,6 @@ def test_state_of_another_kind_or_layout_is_refused_by_name() -> None:
         unpack_state(forms.BOUNDS, kept)
     other = form_of("arrays", dict[str, list[int]], ())
     with pytest.raises(
-        StateEncodingError, match=r"kept by another version of pulse, .* start the job on a new checkpoint"
+        StateEncodingError, match=r"written by another version of pulse, .* start the job on a new checkpoint"
     ):
         unpack_state(other, kept)

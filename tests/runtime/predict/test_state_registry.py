@@ -53,7 +53,7 @@ def test_names_and_classes_are_registered_once() -> None:
         (History, KeptHistory, {"spec", "retention"}),
         (TupleLog, KeptLog, {"schema", "columns", "shelf"}),
         (Chunk, KeptChunk, {"schema"}),
-        (Follower, AccentSnapshot, {"predictor", "restating"}),  # which follows from what came through
+        (Follower, AccentSnapshot, {"predictor", "output_units"}),  # which follows from the propagation
     ],
 )
 def test_nothing_that_is_known_is_left_out(live: type, kept: Any, known_otherwise: set[str]) -> None:

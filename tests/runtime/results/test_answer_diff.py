@@ -314,7 +314,7 @@ def test_what_makes_no_sense_is_said(models: Models) -> None:
         "select symbol, price from S", {"V": 1}
     )
     assert "number of a version, from 1 on, got 0" in refused("select symbol, price from S", 0)
-    assert "say one of them" in refused("select symbol, price from S", 1, version=2, as_of="2020-01-01")
+    assert "give one of them" in refused("select symbol, price from S", 1, version=2, as_of="2020-01-01")
     assert "cannot read 'noon'" in refused("select symbol, price from S", "noon")
     with pytest.raises(RateError, match="need a rate"):
         local().revised("select symbol, price from S", 1, streams=models).tuples()

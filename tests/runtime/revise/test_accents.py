@@ -206,7 +206,7 @@ def test_an_append_brings_accents_and_is_revised(tmp_path: Path) -> None:
     LOCAL.revise(model, few(("-U", "a", 12, 68.9), ("+U", "a", 12, 68.0)), keep=True)
     halved = line(15, "true, alter(price, y / 2)")
     told = {"model": {"price": "step"}, "key": "symbol", "time": "t", "error": 0, "append": True}
-    with pytest.raises(AccentError, match="speaks of data that is modelled already"):
+    with pytest.raises(AccentError, match="covers data that is modelled already"):
         LOCAL.fit(second, out=model.path, accents=[line(12, "true, alter(price, y / 2)")], **told)
     LOCAL.fit(second, out=model.path, accents=[halved], **told)
     assert [len(Model(model.path, version=v).accents or ()) for v in (1, 2, 3)] == [1, 1, 2]
@@ -285,7 +285,5 @@ def test_accents_of_what_the_model_does_not_keep_are_refused(tmp_path: Path) -> 
     data = DATA.drop_columns(["kind"]).append_column("venue", pa.array(["N", "Q", "N", "N"]))
     at = line(10, "venue = 'Q', alter(price, y / 4)")
     model = fitted(tmp_path, data, accents=[at], error=0, keep_tuples="all")
-    with pytest.raises(
-        UnsupportedAccentError, match="tell tuples apart by 'venue', which the model does not keep"
-    ):
+    with pytest.raises(UnsupportedAccentError, match="depend on 'venue', which the model does not keep"):
         LOCAL.revise(model, few(("-D", "b", 20, 5.0)))

@@ -158,7 +158,7 @@ def test_what_fits_nothing_is_set_aside_and_said(tmp_path: Path) -> None:
     assert outcome.counts["revisions"] == 6
     assert outcome.counts["aside"] == 5
     assert outcome.reasons == {
-        "deletion of what never was": 2,
+        "deletion of a tuple that is not recorded": 2,
         "replacement of a tuple that is not recorded": 1,
         "not finite": 1,
         "malformed": 1,

@@ -218,7 +218,7 @@ def test_accents_on_what_the_model_does_not_keep_are_refused_by_name(tmp_path: P
     table, log = written(tmp_path, TRADES), tmp_path / "accents.log"
     log.write_text("1970-01-01 [[exchange = 'N', alter(price, y / 4)]]\n")
     model = LOCAL.fit(table, out=tmp_path / "model", keep_tuples="all", accents=log, **ASKED)
-    with pytest.raises(UnsupportedAccentError, match=r"tell tuples apart by 'exchange'.* --keep exchange"):
+    with pytest.raises(UnsupportedAccentError, match=r"depend on 'exchange'.* --keep exchange"):
         LOCAL.revise(model, str(tmp_path / "trades.parquet"), reader="taq")
 
 

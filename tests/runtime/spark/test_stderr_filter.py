@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pulse.runtime.spark.stderr_filter import CHATTER, said
+from pulse.runtime.spark.stderr_filter import CHATTER, drop_chatter
 
 STARTS_A_PROCESS = """
 import subprocess, sys
@@ -28,7 +28,7 @@ for line in ("Starting Streaming TransformWithStateInPandas Python worker.", "",
 
 def test_only_chatter_is_left_out() -> None:
     lines = [b"a\n", *(one + b"\n" for one in CHATTER), b"\n", b"\n", b"Traceback\n", b"\n"]
-    assert list(said(lines)) == [b"a\n", b"\n", b"Traceback\n", b"\n"]
+    assert list(drop_chatter(lines)) == [b"a\n", b"\n", b"Traceback\n", b"\n"]
 
 
 def test_what_a_process_writes_arrives_but_for_chatter() -> None:

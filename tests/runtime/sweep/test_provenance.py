@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.runtime.sweep.provenance import METADATA, Asked, origin_of, with_origin
+from pulse.runtime.sweep.provenance import METADATA, SweepOrigin, origin_of, with_origin
 from tests.runtime.execution.asking import MACD, local, prices
 
 TABLE = pa.table({"short": [5, 10]})
@@ -28,8 +28,8 @@ def test_a_summary_says_what_was_asked_also_in_parquet(tmp_path: Path) -> None:
 
 def test_values_that_json_does_not_know_are_text_and_other_metadata_stays() -> None:
     at = pa.scalar(0, pa.timestamp("us")).as_py()
-    said = with_origin(TABLE.replace_schema_metadata({"of": "mine"}), Asked("q", {"since": [at]}, {}))
-    assert origin_of(said) == Asked("q", {"since": [str(at)]}, {})
+    said = with_origin(TABLE.replace_schema_metadata({"of": "mine"}), SweepOrigin("q", {"since": [at]}, {}))
+    assert origin_of(said) == SweepOrigin("q", {"since": [str(at)]}, {})
     assert said.schema.metadata[b"of"] == b"mine"
 
 

@@ -127,7 +127,7 @@ def test_a_killed_process_leaves_the_old_version(tmp_path: Path) -> None:
         "with begin_revision(model) as writer:\n"
         "    writer.log(log_of(model))\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False)
     assert done.returncode == -signal.SIGKILL
     assert list((tmp_path / "m").glob("_revisions-*")) != []
     assert rows_of(Model(tmp_path / "m").read()) == before

@@ -79,7 +79,7 @@ def test_texts(text: str, printed: str) -> None:
         ("[[true, alter(t, -y)]]", "increasing"),
         ("[[true, alter(t, y * y)]]", "affine in y"),
         ("[[true, alter(t, y * 2, y * 2)]]", "inverse of alpha"),
-        ("[[p < 5, add(p)]]", "does not speak of 'p'"),
+        ("[[p < 5, add(p)]]", "does not mention 'p'"),
         ("[s =]", "expected a number"),
     ],
 )
@@ -100,7 +100,7 @@ def test_what_is_refused(text: str, said: str) -> None:
         ({"primitive": "alter", "attribute": "p", "alpha": "y * 2", "beta": "y"}, "inverse"),
         ({"primitive": "add", "attribute": "p", "position": "first"}, "whole number"),
         ({"primitive": "add", "attribute": "p", "description": 5}, "expected a text or a list"),
-        ({"primitive": "add", "attribute": "p", "description": "p = 1"}, "does not speak of"),
+        ({"primitive": "add", "attribute": "p", "description": "p = 1"}, "does not mention"),
     ],
 )
 def test_json_that_is_refused(value: Any, said: str) -> None:
@@ -165,13 +165,13 @@ def test_a_valid_stream() -> None:
         ([], "[[true, add(t)]]", "'t' already exists; drop it there first"),
         (["[[s = 2, add(p)]]"], "[[s < 3, add(p)]]", "already exists where s = 2"),
         (["[[s = 2, add(p)]]"], "[[true, drop(p)]]", "expected an attribute that exists, got 'p'"),
-        ([], "[[true, drop(p)]]", r"none of the stream's \(s, t, x\)"),
+        ([], "[[true, drop(p)]]", r"not an attribute of the stream \(s, t, x\)"),
         ([], "[[true, alter(p, y * 2)]]", "expected an attribute that exists"),
         (["[[s = 1, drop(x)]]"], "[[s = 1, alter(x, y * 2)]]", "which does not exist where s = 1"),
-        (["[[s = 1, drop(x)]]"], "[[x < 5, alter(t, y * 2)]]", "speaks of 'x'"),
-        ([], "[[p < 5, alter(t, y * 2)]]", "speaks of 'p'"),
+        (["[[s = 1, drop(x)]]"], "[[x < 5, alter(t, y * 2)]]", "refers to 'x'"),
+        ([], "[[p < 5, alter(t, y * 2)]]", "refers to 'p'"),
         (["[[t < 5, drop(x)]]", "[[true, alter(t, y * 2)]]"], "[[t < 6, alter(x, y)]]", "where t < 6"),
-        ([], "[p < 5]", "speaks of 'p'"),
+        ([], "[p < 5]", "refers to 'p'"),
     ],
 )
 def test_invalid_streams(before: list[str], text: str, said: str) -> None:

@@ -80,7 +80,7 @@ def test_what_the_instant_says_of_the_time_is_left_out():
         ("2013-10-08 [[true, alter(price, y * y)]]", "expected an expression affine in y"),
         ("2013-10-08 [[true, alter(price, -y)]]", "expected an increasing one"),
         ("2013-10-08 [[true, alter(price, y * 4, y * 4)]]", "expected beta to be the inverse"),
-        ("2013-10-08 [[price > 3, alter(price, y * 4)]]", "does not speak of 'price'"),
+        ("2013-10-08 [[price > 3, alter(price, y * 4)]]", "does not mention 'price'"),
         ('{"at": "2013-10-08"', "expected an object of JSON"),
         ('{"description": "true"}', "expected an object with the instant 'at'"),
         (
@@ -98,8 +98,8 @@ def test_malformed_lines_are_named(line, words):
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["2013-10-08 [[true, alter(prize, y * 4)]]"], "line 1: .*got 'prize', which is none of the stream's"),
-        (["2013-10-08 [[sym = 'A', alter(price, y * 4)]]"], "line 1: .*speaks of 'sym', which is none"),
+        (["2013-10-08 [[true, alter(prize, y * 4)]]"], "line 1: .*got 'prize', which is not an attribute of the stream"),
+        (["2013-10-08 [[sym = 'A', alter(price, y * 4)]]"], "line 1: .*refers to 'sym', which is not an"),
         (["2013-10-08 [[symbol = 'A', add(size2)]]", "2013-10-09 [[true, add(size2)]]"], "line 2: .*already exists"),
         (["2013-10-08 [[symbol = 5, alter(price, y * 4)]]"], "'symbol' is string, expected a string, got a number"),
         (["2013-10-08 [[n = 'x', alter(price, y * 4)]]"], "'n' is int64, expected a number, got a string"),
@@ -119,7 +119,7 @@ def test_what_does_not_fit_the_stream_is_named(lines, words):
     [
         (
             "2013-10-08 [[size > 5, alter(price, y * 4)]]",
-            "speaks of 'size', which is modelled.*fit --accents",
+            "refers to 'size', which is modelled.*fit --accents",
         ),
         ("2013-10-08 [[true, alter(n, y * 4)]]", "'n' is a key; in segments only modelled .*fit --accents"),
         ("2013-10-08 [[true, drop(symbol)]]", "'symbol' is a key of the model"),
@@ -147,7 +147,7 @@ def test_other_instants_and_other_rows_are_no_contradiction():
 
 
 def test_a_file_that_is_none(tmp_path):
-    with pytest.raises(AccentError, match="there is no such file"):
+    with pytest.raises(AccentError, match="no such accent file"):
         AccentLog.read(tmp_path / "none")
     (tmp_path / "x.json").write_text("{", encoding="utf-8")
     with pytest.raises(AccentError, match="expected JSON"):

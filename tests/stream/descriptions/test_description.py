@@ -229,7 +229,7 @@ def test_domains() -> None:
     assert sensors.only({"t"}) == Domain.of(t=DEFINED)
     assert sensors.or_(Domain.of(s={3})) == Domain.of(s={1, 2, 3})
     assert sensors.and_(Domain.of(s={2, 3})) == Domain.of(s={2}, t=DEFINED)
-    with pytest.raises(DescriptionError, match="exclude each other"):
+    with pytest.raises(DescriptionError, match="contradict each other"):
         sensors.and_(Domain.of(s={3}))
     with pytest.raises(DescriptionError, match="attribute with none"):
         Domain.of(s=set())

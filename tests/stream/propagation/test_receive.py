@@ -226,7 +226,7 @@ def test_project_where_operators_abort() -> None:
     for text in ("[[t < 5, add(p)]]", "[[t < 5, drop(x)]]", f"[[t < 5, {DOUBLE}]]"):
         (said,) = feed()(text)
         assert "project to s, x, p: cannot go on after [[t < 5" in said
-        assert "speaks of t, which the output lacks" in said
+        assert "refers to t, which the output lacks" in said
 
 
 # -- Join
@@ -340,7 +340,7 @@ def test_aggregates_and_units() -> None:
     assert least.undone() == [("t", "s = 1", "y - 1")]
     strict = Feed(Signature.aggregate("avg", ["s"]), ["s", "t", "x"], mode="abort")
     (said,) = strict(f"[[t < 5, {DOUBLE}]]")
-    assert "speaks of t, which the output lacks" in said
+    assert "refers to t, which the output lacks" in said
     with pytest.raises(DescriptionError, match="expected one of sum, avg"):
         Signature.aggregate("median", ["s"])  # type: ignore[arg-type]
 

@@ -135,7 +135,7 @@ def test_times_are_undone_first_and_instants_of_the_log_are_of_the_start():
         2 * EARLY,
     ]
     assert [row["a"] for row in found] == [4.0] * 4
-    assert left == [(1, "a time that no instant was altered to", True)]
+    assert left == [(1, "no instant maps to this time", True)]
 
 
 def test_times_that_two_epochs_recorded_are_refused():
@@ -149,7 +149,7 @@ def test_times_altered_by_what_is_altered_are_refused():
         Accent.parse("[[true, alter(n, y + 1)]]", position=EARLY),
         Accent.parse("[[n = 2, alter(t, y + 1)]]", position=EARLY),
     ]
-    with pytest.raises(UnsupportedAccentError, match="speaks of 'n', which is altered as well"):
+    with pytest.raises(UnsupportedAccentError, match="refers to 'n', which is altered as well"):
         raw_units(checked(*some), SCHEMA)
 
 
@@ -179,7 +179,7 @@ def test_a_whole_number_that_undoes_to_none_is_left_out():
         [{"t": EARLY, "k": k, "a": 1.0, "b": 2.0, "n": 0} for k in (3, 4)],
     )
     assert [row["k"] for row in found] == [2]
-    assert left == [(1, "no whole number once undone", True)]
+    assert left == [(1, "not a whole number in base units", True)]
 
 
 def test_only_numbers_can_be_altered():

@@ -55,5 +55,5 @@ def test_weights() -> None:
     assert not units.equivalent(Units().then(Accent.of(TRUE, AlterData("t", Affine(2, 3)))))
     with pytest.raises(AccentError, match="depends on 'n'"):
         units.forward(Description.parse("t < 5"))
-    with pytest.raises(AccentError, match="expected the weight 'n'"):
+    with pytest.raises(AccentError, match="expected the earlier weight 'n'"):
         units.then(Accent.of(TRUE, AlterData("t", Affine(2, 3))))

@@ -269,7 +269,8 @@ def test_what_has_no_place_says_why() -> None:
     )
     reasons = [] if taken.aside is None else taken.aside.column("reason").to_pylist()
     assert reasons == [
-        "deletion of what never was: at 1970-01-01T00:00:12.500000Z: expected x = 5.0, y = 0.0; nothing is recorded there",
+        "deletion of a tuple that is not recorded: at 1970-01-01T00:00:12.500000Z: expected x = 5.0, y = 0.0; "
+        "nothing is recorded there",
         *[
             "replacement of a tuple that is not recorded: at 1970-01-01T00:00:15.000000Z: "
             "expected x = 6.0, y = 0.0; recorded there: x = 5.0, y = 0.0"
@@ -279,7 +280,8 @@ def test_what_has_no_place_says_why() -> None:
         "older than the history kept: it begins at 1970-01-01T00:00:09.000000Z, 5 s more were needed",
         "older than the history kept: it begins at 1970-01-01T00:00:09.000000Z, 6 s more were needed",
         "no kind of element: expected one of +I, -D, -U, +U, got '?'",
-        "deletion of what never was: at 1970-01-01T00:00:15.000000Z: expected x = 5.0, y = 0.0; nothing is recorded there",
+        "deletion of a tuple that is not recorded: at 1970-01-01T00:00:15.000000Z: expected x = 5.0, y = 0.0; "
+        "nothing is recorded there",
     ]
     assert taken.aside is not None
     assert taken.aside.column("op").to_pylist()[:3] == ["-D", "-U", "+U"]

@@ -1,6 +1,6 @@
-"""The arcs of unions and of aggregates across keys while a revision goes through them: several keys make one.
+"""Propagate deltas through unions and aggregates across keys, where several input keys make one output key.
 
-A union gives what either of its inputs has; an aggregate needs all keys of a group where one of them changed.
+A union gives the rows of all inputs; an aggregate needs all keys of a group where one of them changed.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from pulse.runtime.incremental.delta import (
 from pulse.runtime.incremental.operators.base import STATELESS, UPSTREAM, IncrementalOperator
 
 STRETCH = "#stretch"
-"""A key column that keeps stretches, and old and new, apart while groups are made anew."""
+"""A key column that separates stretches, and old and new, while groups are formed."""
 
 
 class _Coded(IncrementalOperator):
-    """An arc whose keys are made of its inputs' keys: codes go by value, in the order in which they are met."""
+    """An operator whose keys derive from its inputs' keys: codes go by value, in the order of first appearance."""
 
-    def __init__(self, *told: Any) -> None:
-        super().__init__(*told)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._code: dict[tuple[Any, ...], int] = {}
-        self._of: list[IntArray] = [np.zeros(0, np.int64) for _ in self.inputs]  # own code of input codes
+        self._of: list[IntArray] = [np.zeros(0, np.int64) for _ in self.inputs]  # own code per input code
 
     def _columns(self, side: int) -> tuple[pa.Array, ...]:
-        """The columns of an input's keys that make the own."""
+        """Return the columns of an input's keys that form the own keys."""
         return self.inputs[side].keys()
 
     def own(self, side: int) -> IntArray:
-        """The own codes of all codes of an input."""
+        """Return the own codes of all codes of an input."""
         arc, known = self.inputs[side], self._code
         have, n = len(self._of[side]), arc.count()
         if have < n:
@@ -81,12 +81,12 @@ class _Coded(IncrementalOperator):
             return super().estimate(stretches)
         total = np.zeros(len(stretches), np.int64)
         for side, arc in enumerate(self.inputs):
-            asked, of = self._asked(side, stretches)
-            np.add.at(total, of, arc.estimate(asked))
+            requested, of = self._requested(side, stretches)
+            np.add.at(total, of, arc.estimate(requested))
         return 2 * total
 
-    def _asked(self, side: int, stretches: KeyRanges) -> tuple[KeyRanges, IntArray]:
-        """The stretches of an input's keys that those of own ones are made of, and which each is for."""
+    def _requested(self, side: int, stretches: KeyRanges) -> tuple[KeyRanges, IntArray]:
+        """Return the stretches of an input's keys behind own stretches, and the own stretch of each."""
         codes = self.inputs[side].codes()
         own = self.own(side)[codes]
         order = np.argsort(own, kind="stable")
@@ -97,7 +97,7 @@ class _Coded(IncrementalOperator):
         return KeyRanges(codes[at], stretches.start[of], stretches.end[of]), of
 
     def _affected(self) -> KeyRanges:
-        """The stretches in which an input changed, under the own codes."""
+        """Return the stretches in which an input changed, under own codes."""
         parts = []
         for side, arc in enumerate(self.inputs):
             assert arc.delta is not None
@@ -120,7 +120,7 @@ class _Coded(IncrementalOperator):
 
 
 class IncrementalUnion(_Coded):
-    """The rows of all inputs. Its drift is not known: each input counts it from a start of its own."""
+    """A union: the rows of all inputs. Its drift is unknown: each input counts it from its own start."""
 
     def change(self) -> Delta:
         return self._changed(STATELESS)
@@ -152,13 +152,13 @@ class IncrementalUnion(_Coded):
         later = np.concatenate(after)
         later = later[revised[later[:, 0]]]
         later[:, 0] = place[later[:, 0]]
-        made = self._put_together(whole, np.concatenate([*before, later]), n + len(again), stretches, again)
+        made = self._combined(whole, np.concatenate([*before, later]), n + len(again), stretches, again)
         return BeforeAfter(stretches, made, np.arange(n), place)
 
-    def _put_together(
+    def _combined(
         self, whole: Relation, groups: IntArray, n: int, stretches: KeyRanges, again: IntArray
     ) -> Relation:
-        """Groups ``groups[:, 1]`` as those of ``groups[:, 0]``, rows by time."""
+        """Combine groups ``groups[:, 1]`` into groups ``groups[:, 0]``, rows by time."""
         groups = groups[np.argsort(groups[:, 0], kind="stable")]
         old = whole.offsets
         rows, _ = concat_ranges(np.stack([old[groups[:, 1]], old[groups[:, 1] + 1]], axis=1))
@@ -171,7 +171,7 @@ class IncrementalUnion(_Coded):
         overlap = find_overlap(Ranges(made.group, made.ref, made.lo, made.hi))
         if overlap is not None:
             raise OverlappingInputsError(
-                f"union: two inputs speak of {made.where(overlap[1])}; tell them apart by a text column of their own "
+                f"union: two inputs overlap at {made.where(overlap[1])}; distinguish them by a text column "
                 "(select 'a' as source, …)"
             )
         return replace(made, drift={})
@@ -195,7 +195,7 @@ class IncrementalAcross(_Coded):
     def replay(self, stretches: KeyRanges) -> BeforeAfter:
         found, of = self._members(stretches)
         if self.node.function in ("min", "max") and len(found.relation):
-            # A row of an envelope is known whole when all is known in the time of the rows that it may be a part of.
+            # A row of an envelope is whole only if all rows that it may be part of are known over their full time.
             start, end = stretches.start.copy(), stretches.end.copy()
             first, last = extents(found.relation)
             for groups in (found.before, found.after):
@@ -219,12 +219,12 @@ class IncrementalAcross(_Coded):
         )
 
     def _members(self, stretches: KeyRanges) -> tuple[BeforeAfter, IntArray]:
-        """The content of all keys of each stretch's group, and which stretch each is for."""
-        asked, of = self._asked(0, stretches)
-        return self.inputs[0].content(asked), of
+        """Return the content of all keys of each stretch's group, and the stretch of each."""
+        requested, of = self._requested(0, stretches)
+        return self.inputs[0].content(requested), of
 
     def _aggregated(self, relation: Relation, groups: IntArray, numbers: IntArray, n: int) -> Relation:
-        """The aggregate of ``groups`` by their numbers: group ``i`` of the result is what has the number ``i``."""
+        """Aggregate ``groups`` by their numbers: group ``i`` of the result is that of number ``i``."""
         columns = relation.columns
         chosen = relation.select_groups(groups)
         keyed = replace(
@@ -235,7 +235,7 @@ class IncrementalAcross(_Coded):
         node = replace(self.node, by=(STRETCH, *self.node.by))
         made = across_operator(node).segments(keyed)
         found = made.keys[0].to_numpy()
-        # A number of which nothing came has a group without rows.
+        # A number without results has a group without rows.
         counts = np.zeros(n, np.int64)
         counts[found] = np.diff(made.offsets)
         offsets = np.concatenate([[0], np.cumsum(counts)])

@@ -1,9 +1,8 @@
-"""The arcs of a plan while a revision goes through it: what each holds around a change, and what of it changed.
+"""Propagate deltas through incremental operators: scans, row-wise operators and windows.
 
-Bottom up, an arc takes the deltas of its inputs and finds its own (:meth:`IncrementalOperator.change`). Where an operator has to
-see more than the changed rows, it asks its input for the content around them, which comes from that arc's connection point, from
-what the arc
-has evaluated for this revision already, or is replayed from further up, in this order.
+Bottom up, an operator turns its inputs' deltas into its own (:meth:`IncrementalOperator.change`). Where it needs more than the
+changed rows, it requests the content around them from its input: from the input's connection point, from what the input already
+evaluated for this revision, or by replay from further upstream, in this order.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from pulse.runtime.incremental.delta import (
     KeyRanges,
     by_ranges,
     changed_rows,
+    diff_rows,
     extents,
-    unlike,
 )
 
 UPSTREAM, DOWNSTREAM, STATELESS = "upstream", "downstream", "stateless"
@@ -43,20 +42,20 @@ ADAPTIVE = "adaptive"
 
 @dataclass
 class Flow:
-    """What went through an operator: revised stretches and rows in and out, those that it absorbed, and how it was done."""
+    """Counts of one operator: revised stretches and rows in and out, stretches absorbed, and the modes used."""
 
     operator: str
-    revised: int = 0  # stretches that came in
+    revised: int = 0  # stretches in
     rows_in: int = 0
     rows_out: int = 0
-    out: int = 0  # stretches that went on
-    absorbed: int = 0  # stretches that came in and changed nothing
+    out: int = 0  # stretches out
+    absorbed: int = 0  # stretches in that changed nothing
     modes: dict[str, int] = field(default_factory=dict)  # stretches by mode
-    fell_back: int = 0  # stretches that were to be patched and could not be
+    fell_back: int = 0  # stretches that could not be patched as chosen
 
 
 class IncrementalOperator:
-    """The output of a node. ``possible`` says whether possible rows flow on it."""
+    """The incremental operator of a plan node. ``possible``: whether its output includes possible rows."""
 
     def __init__(
         self, node: Node, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach = NONE
@@ -70,35 +69,35 @@ class IncrementalOperator:
     # -- keys -----------------------------------------------------------------------------------------------
 
     def keys(self) -> tuple[pa.Array, ...]:
-        """The keys of all codes, as columns."""
+        """Return the keys of all codes, as columns."""
         return self.inputs[0].keys()
 
     def count(self) -> int:
-        """How many codes there are."""
+        """Return the number of codes."""
         return self.inputs[0].count()
 
     def codes(self) -> IntArray:
-        """All codes that can have rows."""
+        """Return all codes that can have rows."""
         return self.inputs[0].codes()
 
     def codes_of(self, keys: tuple[pa.Array, ...], n: int) -> IntArray:
-        """The codes of keys that are given as columns."""
+        """Return the codes of keys given as columns."""
         return self.inputs[0].codes_of(keys, n)
 
     def bare(self) -> Relation:
-        """All keys, in the order of their codes, without rows."""
+        """Return all keys, in the order of their codes, without rows."""
         return bare(self.node.columns, self.keys(), self.count())
 
     # -- rows -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A new revision: nothing is known of it."""
+        """Reset for a new revision."""
         self.delta = self.cache = None
         if self.point is not None:
             self.point.drop()
 
     def content(self, stretches: KeyRanges) -> BeforeAfter:
-        """What the arc holds around stretches, before and after."""
+        """Return the output around stretches, before and after."""
         if self.point is not None:
             self.sync()
             return self.point.content(stretches)
@@ -108,52 +107,52 @@ class IncrementalOperator:
         made = self.replay(stretches)
         if made.stretches is stretches:
             return made
-        found = _part(made, stretches)  # more was worked out than was asked for
+        found = _part(made, stretches)  # the replay covers more than requested
         assert found is not None
         return found
 
-    def meet_all(self) -> None:
-        """Give codes to all keys there are: those of a join only get theirs when they are met."""
+    def assign_codes(self) -> None:
+        """Give codes to all existing keys: pairs of a join otherwise get theirs on first use."""
         for arc in self.inputs:
-            arc.meet_all()
+            arc.assign_codes()
 
     def sync(self) -> None:
-        """Tell the connection point of keys that are new."""
+        """Add new keys to the connection point."""
         if self.point is not None and self.point.groups < self.count():
             self.point.codes(self.keys(), self.count(), add=True)
 
     def replay(self, stretches: KeyRanges) -> BeforeAfter:
-        """The content, worked out from that of the inputs."""
+        """Compute the content from that of the inputs."""
         raise NotImplementedError
 
     def estimate(self, stretches: KeyRanges) -> IntArray:
-        """About how many rows are handled to know the content of each stretch, in one version: O(log n) each."""
+        """Estimate the rows processed to get the content of each stretch, in one version; O(log n) each."""
         if self.point is not None:
             return self.point.count(stretches)
         return 2 * self.inputs[0].estimate(stretches.widened(*need(self.node)))
 
     def change(self) -> Delta:
-        """What of this arc changed, from what changed on its inputs; the input arcs have their deltas."""
+        """Compute the output's delta from the inputs' deltas, which are already set."""
         raise NotImplementedError
 
-    def settle(self, delta: Delta) -> None:
-        """Note the delta, and the connection point's: corrected before the next operator sees it."""
+    def record(self, delta: Delta) -> None:
+        """Record the delta, also in the connection point: it is corrected before the next operator sees the revision."""
         if self.point is not None and not isinstance(self, IncrementalScan):
             self.sync()
             delta = self.point.propose(delta)
         self.delta = delta
 
     def _apply(self, relation: Relation) -> Relation:
-        """The node's operator; groups stay as they are."""
+        """Apply the node's operator; groups stay as they are."""
         made = FragmentEvaluation({self.node.inputs[0]: relation}, possible=self.possible).segments(self.node)
         if isinstance(self.node, Filter) and made.drift:
-            # Whether a filter opens a hole is a fact about all of a key.
+            # Whether a filter opens a hole depends on all rows of a key.
             made = replace(made, drift={})
         return made
 
 
 class IncrementalScan(IncrementalOperator):
-    """A stream as its scan gives it; the connection point is the stream's, shared by all its scans."""
+    """A scan of a stream; the connection point is the stream's, shared by all its scans."""
 
     node: Scan
 
@@ -179,7 +178,7 @@ class IncrementalScan(IncrementalOperator):
         return self.point.codes(keys, n)
 
     def wanted(self) -> BoolArray | None:
-        """Which codes the scan reads; None for all."""
+        """Return which codes the scan reads; None for all."""
         if self.node.keys == TRUE:
             return None
         if len(self._wanted) < self.count():
@@ -209,13 +208,13 @@ class IncrementalScan(IncrementalOperator):
             chosen = np.flatnonzero(wanted[raw.stretches.code])
             raw = Delta(raw.stretches.take(chosen), raw.relation, raw.old[chosen], raw.new[chosen])
         if self._is_plain:
-            return unlike(self._scanned(raw.relation), raw.stretches.code, raw.old, raw.new)
+            return diff_rows(self._scanned(raw.relation), raw.stretches.code, raw.old, raw.new)
         content = raw.content()
         return changed_rows(content.within(self._scanned(content.relation)))
 
     @property
     def _is_plain(self) -> bool:
-        """Whether rows stay as they are stored, but for their names."""
+        """Return whether rows stay as stored, apart from their names."""
         return self.node.start is None and self.node.end is None and not self.node.models
 
     def _scanned(self, relation: Relation) -> Relation:
@@ -233,7 +232,7 @@ class IncrementalScan(IncrementalOperator):
 
 
 class IncrementalRowwise(IncrementalOperator):
-    """A filter or a projection: every row on its own, so that a delta is all it needs."""
+    """A filter or projection: it works row by row, so the delta is all it needs."""
 
     def keys(self) -> tuple[pa.Array, ...]:
         below = self.inputs[0].keys()
@@ -279,33 +278,33 @@ class IncrementalRowwise(IncrementalOperator):
         return changed_rows(self.cache)
 
     def _renamed(self, below: Delta) -> Delta | None:
-        """The delta under new names, and all that is known around it: where a projection gives a row for every row."""
+        """Rename the delta and the cached content around it; None unless the projection gives one row per row."""
         made = self._apply(below.relation)
         if len(made) != len(below.relation):
             return None
         known = self.inputs[0].cache
         if known is not None and known.relation is below.relation:
             self.cache = known.within(made)
-        return unlike(made, below.stretches.code, below.old, below.new)
+        return diff_rows(made, below.stretches.code, below.old, below.new)
 
 
 class IncrementalWindow(IncrementalOperator):
-    """An aggregate over a window, per key: replayed from all that shared a window with what changed."""
+    """An aggregate over a window, per key: replayed from all rows that share a window with a change."""
 
     node: Window
 
     @property
     def stays(self) -> int:
-        """For how long a result may stay the same row beyond what changed."""
+        """Return how far a result row may extend beyond a change."""
         return need(self.node).after
 
     def replay(self, stretches: KeyRanges) -> BeforeAfter:
         wide = need(self.node)
         below = self.inputs[0].content(stretches.widened(wide.before + GRACE, wide.after + GRACE))
-        return self._known(BeforeAfter(stretches, self._apply(below.relation), below.before, below.after))
+        return self._complete(BeforeAfter(stretches, self._apply(below.relation), below.before, below.after))
 
     def affected(self, stretches: KeyRanges) -> KeyRanges:
-        """Where results can be others when the input is, with what rows may reach beyond it."""
+        """Return where results can change when the input does, widened by how far rows may extend."""
         before, after = reach(self.node)
         return stretches.widened(before + self.stays, after + self.stays + GRACE).merged()
 
@@ -316,27 +315,27 @@ class IncrementalWindow(IncrementalOperator):
         return self.upstream(self.affected(below.stretches))
 
     def upstream(self, affected: KeyRanges) -> Delta:
-        """Old and new results by replay."""
+        """Replay old and new results, and return their delta."""
         assert isinstance(self.node.size, int)
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
         below = self.inputs[0].content(affected.widened(self.node.size + GRACE, GRACE))
         whole = affected.widened(-self.stays, -self.stays)  # where rows are known whole
-        made = self._known(BeforeAfter(whole, self._apply(below.relation), below.before, below.after))
+        made = self._complete(BeforeAfter(whole, self._apply(below.relation), below.before, below.after))
         if self.point is None:
             self.cache = made
         return changed_rows(made)
 
-    def _known(self, made: BeforeAfter) -> BeforeAfter:
-        """Without rows beyond what was asked for, of which only a part of the window was there.
+    def _complete(self, made: BeforeAfter) -> BeforeAfter:
+        """Drop rows outside the requested stretches, computed from a part of their window only.
 
-        Ranges of which a part is missing give no result; tuples of which some are missing give a wrong one.
+        Over ranges an incomplete window gives no result; over tuples it gives a wrong one.
         """
         return overlapping(made) if self.node.input.columns.points else made
 
 
 def nothing(columns: Columns, absorbed: int = 0) -> Delta:
-    """No change."""
+    """Return an empty delta."""
     none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
     return Delta(
         KeyRanges(none, none, none), Relation.empty(columns), ranges, ranges, ranges, absorbed=absorbed
@@ -344,7 +343,7 @@ def nothing(columns: Columns, absorbed: int = 0) -> Delta:
 
 
 def _part(cache: BeforeAfter, stretches: KeyRanges) -> BeforeAfter | None:
-    """The content of stretches out of that of others, where those hold them."""
+    """Cut the content of stretches from a cached one; None where it does not cover them."""
     held = cache.stretches
     spans = np.stack(
         [np.searchsorted(held.code, stretches.code), np.searchsorted(held.code, stretches.code, "right")],
@@ -362,7 +361,7 @@ def _part(cache: BeforeAfter, stretches: KeyRanges) -> BeforeAfter | None:
 
 
 def overlapping(content: BeforeAfter) -> BeforeAfter:
-    """Only the rows that overlap each stretch: groups that several stretches share are taken apart."""
+    """Restrict each group to the rows that overlap its stretch; groups shared by several stretches are split."""
     relation, stretches = content.relation, content.stretches
     start, end = extents(relation)
     ranges = np.stack([stretches.start, stretches.end], axis=1)

@@ -1,7 +1,7 @@
-"""The arc of a join while a revision goes through it: the pairs that a changed key takes part in, where it changed.
+"""Propagate deltas through a join: evaluate the pairs of a changed key where it changed.
 
-A pair's results can change where either side did. There both sides are needed as they are and as they were; rows of the side
-that did not change come from its connection point, or are replayed. Pairs get codes when they are first met.
+A pair's results can change where either side did. There both sides are needed, before and after; rows of the unchanged side come
+from its connection point or a replay. Pairs get codes on first use.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from pulse.runtime.incremental.operators.base import DOWNSTREAM, UPSTREAM, Incre
 
 
 class IncrementalJoin(IncrementalOperator):
-    """Pairs of keys of two arcs, by number."""
+    """A join: its codes are pairs of the inputs' codes."""
 
     node: Join
 
-    def __init__(self, *told: Any) -> None:
-        super().__init__(*told)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._code: dict[tuple[int, int], int] = {}
         self._pairs: IntArray = np.zeros((0, 2), np.int64)
-        self._met = (-1, -1)  # how many codes of either side there were when all pairs got theirs
-        self._matched = (-1, -1)  # how many codes of either side equal keys were looked for among
+        self._assigned = (-1, -1)  # the inputs' numbers of codes when all pairs got theirs
+        self._matched = (-1, -1)  # the inputs' numbers of codes when equal keys were matched
         self._partners: tuple[IntArray, IntArray] = (np.zeros(0, np.int64),) * 2
         self._keys_only, self._rest = (
             (TRUE, self.node.condition)
@@ -70,22 +70,24 @@ class IncrementalJoin(IncrementalOperator):
             pairs = all_pairs(left, right)
             pairs = pairs if self._keys_only == TRUE else matching_pairs(left, right, pairs, self._keys_only)
         some = [np.isin(pairs[:, side], arc.codes()) for side, arc in enumerate(self.inputs)]
-        return self.coded(pairs[some[0] & some[1]])
+        return self.codes_of_pairs(pairs[some[0] & some[1]])
 
-    def meet_all(self) -> None:
-        super().meet_all()
+    def assign_codes(self) -> None:
+        super().assign_codes()
         counts = self.inputs[0].count(), self.inputs[1].count()
-        if counts != self._met:
+        if counts != self._assigned:
             self.codes()
-            self._met = counts
+            self._assigned = counts
 
     def codes_of(self, keys: tuple[pa.Array, ...], n: int) -> IntArray:
         cut = len(self.node.left.columns.key)
         left, right = self.inputs
-        return self.coded(np.stack([left.codes_of(keys[:cut], n), right.codes_of(keys[cut:], n)], axis=1))
+        return self.codes_of_pairs(
+            np.stack([left.codes_of(keys[:cut], n), right.codes_of(keys[cut:], n)], axis=1)
+        )
 
-    def coded(self, pairs: IntArray) -> IntArray:
-        """The codes of pairs ``(P, 2)`` of codes of both sides."""
+    def codes_of_pairs(self, pairs: IntArray) -> IntArray:
+        """Return the codes of pairs ``(P, 2)`` of both sides' codes, adding new ones."""
         known = self._code
         before = len(known)
         found = [known.setdefault(pair, len(known)) for pair in map(tuple, pairs.tolist())]
@@ -95,9 +97,9 @@ class IncrementalJoin(IncrementalOperator):
         return np.array(found, np.int64)
 
     def _equal(self) -> IntArray:
-        """All pairs with equal keys, by the left."""
+        """Return all pairs with equal keys, ordered by the left."""
         for arc in self.inputs:
-            arc.meet_all()
+            arc.assign_codes()
         counts = self.inputs[0].count(), self.inputs[1].count()
         if counts != self._matched:
             pairs = equal_pairs(self.inputs[0].bare(), self.inputs[1].bare(), self.node.equal)
@@ -127,7 +129,7 @@ class IncrementalJoin(IncrementalOperator):
             if len(arc.delta):
                 pairs, of = self._partnered(side, arc.delta)
                 widened = arc.delta.stretches.take(of).widened(*reach(self.node))
-                found.append(KeyRanges(self.coded(pairs), widened.start, widened.end))
+                found.append(KeyRanges(self.codes_of_pairs(pairs), widened.start, widened.end))
         mode = DOWNSTREAM if all(arc.point is not None for arc in self.inputs) else UPSTREAM
         revised = sum(len(arc.delta) for arc in self.inputs if arc.delta is not None)
         self.flow.modes[mode] = self.flow.modes.get(mode, 0) + revised
@@ -143,7 +145,7 @@ class IncrementalJoin(IncrementalOperator):
         return changed_rows(made)
 
     def _partnered(self, side: int, delta: Delta) -> tuple[IntArray, IntArray]:
-        """The pairs that changed stretches of a side take part in, and which stretch each is for."""
+        """Return the pairs that changed stretches of a side take part in, and the stretch of each."""
         if self.node.equal:
             self._equal()
             table = self._partners[side]
@@ -172,7 +174,7 @@ class IncrementalJoin(IncrementalOperator):
         return pairs[kept], of[kept]
 
     def _near(self, side: int, delta: Delta) -> tuple[IntArray, IntArray]:
-        """Of all partners those that come near around a changed stretch, before or after: within the window of it."""
+        """Return the partners that come near around a changed stretch, before or after: within its window."""
         assert self.node.near is not None
         window = reach(self.node).after + GRACE
         wide = delta.stretches.widened(window, window)
@@ -180,15 +182,15 @@ class IncrementalJoin(IncrementalOperator):
         others = self.inputs[1 - side].codes()
         n = len(delta)
         of_other = np.repeat(np.arange(n), len(others))
-        asked = KeyRanges(np.tile(others, n), wide.start[of_other], wide.end[of_other])
-        theirs = self.inputs[1 - side].content(asked)
+        requested = KeyRanges(np.tile(others, n), wide.start[of_other], wide.end[of_other])
+        theirs = self.inputs[1 - side].content(requested)
         stretch_mine = np.empty(mine.relation.groups, np.int64)
         for groups in (mine.before, mine.after):
             stretch_mine[groups] = np.arange(n)
         stretch_theirs = np.empty(theirs.relation.groups, np.int64)
         code_theirs = np.empty(theirs.relation.groups, np.int64)
         for groups in (theirs.before, theirs.after):
-            stretch_theirs[groups], code_theirs[groups] = of_other, asked.code
+            stretch_theirs[groups], code_theirs[groups] = of_other, requested.code
         sides = (
             (mine.relation, theirs.relation, stretch_mine, stretch_theirs),
             (theirs.relation, mine.relation, stretch_theirs, stretch_mine),
@@ -206,16 +208,16 @@ class IncrementalJoin(IncrementalOperator):
     def _evaluated(self, stretches: KeyRanges) -> BeforeAfter:
         window = reach(self.node).after
         if window:
-            # What is kept of a row depends on the window around it, so whole rows are settled first.
+            # The kept part of a row depends on the window around it, so the stretches are extended to whole rows first.
             stretches = self._around_rows(stretches).widened(window + GRACE, window + GRACE).merged()
         sides = []
         for side, arc in enumerate(self.inputs):
-            asked = np.column_stack([self._pairs[stretches.code, side], stretches.start, stretches.end])
-            place = np.arange(len(asked))
-            if len(asked) > 1:
-                asked, place = np.unique(asked, axis=0, return_inverse=True)
+            requested = np.column_stack([self._pairs[stretches.code, side], stretches.start, stretches.end])
+            place = np.arange(len(requested))
+            if len(requested) > 1:
+                requested, place = np.unique(requested, axis=0, return_inverse=True)
                 place = place.reshape(-1)
-            mine = arc.content(KeyRanges(*(np.ascontiguousarray(asked[:, i]) for i in range(3))))
+            mine = arc.content(KeyRanges(*(np.ascontiguousarray(requested[:, i]) for i in range(3))))
             sides.append((mine.relation, mine.before[place], mine.after[place]))
         (left, before_left, after_left), (right, before_right, after_right) = sides
         revised = np.flatnonzero((before_left != after_left) | (before_right != after_right))
@@ -229,7 +231,7 @@ class IncrementalJoin(IncrementalOperator):
         return BeforeAfter(stretches, made, np.arange(n), after)
 
     def _joined(self, left: Relation, right: Relation, pairs: IntArray) -> Relation:
-        """The rows of pairs of groups; every pair is a group, also one without rows."""
+        """Join pairs of groups; every pair is a group, also one without rows."""
         left, right = named(left, right, self.node.columns)
         cells: Cells
         if self.node.equal:
@@ -247,7 +249,7 @@ class IncrementalJoin(IncrementalOperator):
         return FilterOperator(self._rest, self.possible).segments(made)
 
     def _around_rows(self, stretches: KeyRanges) -> KeyRanges:
-        """As far as the rows of either side reach that overlap the stretches."""
+        """Extend stretches to the rows of either side that overlap them."""
         start, end = stretches.start.copy(), stretches.end.copy()
         for side, arc in enumerate(self.inputs):
             mine = arc.content(replace(stretches, code=self._pairs[stretches.code, side]))

@@ -1,8 +1,7 @@
-"""The arc of a window whose results are stored: a revision replays its input or patches its results, whichever costs less.
+"""Propagate deltas through a window: replay its input or patch its stored results, whichever costs less.
 
 Stretches whose results cannot be patched after all (a hole opens, a bound moves, the extremum itself is withdrawn) fall back to a
-replay and are counted. Both ways give the same revisions: values to rounding, bounds that are true and never smaller than a
-replay's.
+replay and are counted. Both modes give the same revisions: values to rounding, bounds valid and never smaller than a replay's.
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ _PATCHES: dict[str, type[Patch]] = {
     "extremum": PatchExtremum,
     "points": PatchPoints,
 }
-_ROOM = 1_000_000  # microseconds beyond all windows concerned
+_ROOM = 1_000_000  # microseconds beyond all affected windows
 _STORED = {"integral": 2.0, "extremum": 0.5, "points": 2.0}
-"""About how many results there are for a row of the input, where none are stored that could be counted."""
+"""Estimated results per input row, where none are stored to count."""
 
 
 class PatchedWindow(IncrementalWindow):
-    """A window with a choice. ``mode`` forces one, "adaptive" goes by ``costs``."""
+    """A window that replays or patches. ``mode`` forces one, "adaptive" goes by ``costs``."""
 
-    def __init__(self, *told: Any) -> None:
-        *base, mode, costs = told
+    def __init__(self, *arguments: Any) -> None:
+        *base, mode, costs = arguments
         super().__init__(*base)
         self._mode: str = mode
         self._costs: Costs = costs
-        self._balance = 0.0  # microseconds that patches would have saved, less those they would have cost
+        self._balance = 0.0  # microseconds that patches would have saved, less what they would have cost
         self._kind = kind_of(self.node)
         self._patch = _PATCHES[self._kind](
             self.node.function, self.node.argument, self.node.output, self.size
@@ -61,13 +60,13 @@ class PatchedWindow(IncrementalWindow):
         return self.changed(below)
 
     def changed(self, below: Delta) -> Delta:
-        """What the input's delta changes."""
+        """Return the delta of the results for the input's delta."""
         affected = self.affected(below.stretches)
         patch = np.zeros(len(affected), bool)
         if self._mode != UPSTREAM and why_not_downstream(self.node) is None:
             self.sync()
             if self._mode == ADAPTIVE:
-                wanted = self._weighed(affected)
+                wanted = self._cheaper_to_patch(affected)
                 patch = wanted if self.point is not None else patch
             elif self.point is not None:
                 patch = ~patch
@@ -82,7 +81,7 @@ class PatchedWindow(IncrementalWindow):
         if not patch.all():
             self._count(UPSTREAM, int((~patch).sum()))
             parts.append(self.upstream(affected.take(~patch)))
-        return parts[0] if len(parts) == 1 else _together(parts)
+        return parts[0] if len(parts) == 1 else _concat(parts)
 
     def _count(self, mode: str, stretches: int) -> None:
         if stretches:
@@ -90,14 +89,14 @@ class PatchedWindow(IncrementalWindow):
 
     # -- which mode -----------------------------------------------------------------------------------------
 
-    def _weighed(self, affected: KeyRanges) -> BoolArray:
-        """Which stretches cost less to patch; it is noted whether storing results pays off."""
+    def _cheaper_to_patch(self, affected: KeyRanges) -> BoolArray:
+        """Return which stretches cost less to patch, and account for the gain of storing results."""
         replayed, stored = self.replayed(affected), self.stored(affected)
         self._balance += self._costs.gain(self._kind, replayed, stored)
         return self._costs.choose(self._kind, replayed, stored)
 
     def stored(self, affected: KeyRanges) -> IntArray:
-        """How many results a patch handles in each stretch."""
+        """Count the results that a patch processes in each stretch."""
         if self.point is not None:
             return self.point.count(affected)
         guess: IntArray = np.ceil(_STORED[self._kind] * self.inputs[0].estimate(affected)).astype(np.int64)
@@ -105,24 +104,24 @@ class PatchedWindow(IncrementalWindow):
 
     @property
     def optional(self) -> bool:
-        """Whether its results may be stored or not, as pays off: those of a window whose input is stored."""
+        """Return whether storing results is optional: so for a window whose input is stored."""
         return self._mode == ADAPTIVE and isinstance(self.inputs[0], IncrementalScan)
 
     @property
-    def weighed(self) -> bool:
-        """Whether revisions have told something of what storing results saves."""
+    def has_costs(self) -> bool:
+        """Return whether revisions have measured what storing results saves."""
         return self._balance != 0.0
 
     def pays_off(self) -> bool:
-        """Whether to store results: at first by a change in the middle of the input's longest key; then by what revisions cost.
+        """Decide whether to store results: at first by a change in the middle of the input's longest key, then by measured costs.
 
-        It is changed when what the other way would have saved is as much as computing all results again.
+        The decision flips when the other mode would have saved as much as computing all results again.
         """
         point = self.inputs[0].point
         assert point is not None
         if why_not_downstream(self.node) is not None or not len(point):
             return False
-        if not self.weighed and self.point is None:
+        if not self.has_costs and self.point is None:
             code, at = point.middle()
             affected = self.affected(KeyRanges(np.array([code]), np.array([at]), np.array([at + 1])))
             return len(affected) > 0 and bool(
@@ -135,26 +134,28 @@ class PatchedWindow(IncrementalWindow):
         return self._balance > 0.0
 
     def replayed(self, affected: KeyRanges) -> IntArray:
-        """How many rows a replay handles in each stretch."""
+        """Count the rows that a replay processes in each stretch."""
         return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
 
     def _concerned(self, affected: KeyRanges, results: Relation) -> Relation:
-        """The results of the windows that hold what changed; rows may reach beyond them."""
+        """Return the results of the windows that contain the change; rows may extend beyond them."""
         closings = affected.widened(-self.stays, -self.stays)
         every = np.arange(len(affected))
         return overlapping(BeforeAfter(closings, results, every, every)).relation
 
     @property
     def size(self) -> int:
-        """Of the window, in microseconds."""
+        """Return the window's size in microseconds."""
         assert isinstance(self.node.size, int)
         return self.node.size
 
     def _patched(self, below: Delta, affected: KeyRanges, chosen: IntArray) -> tuple[Delta, BoolArray]:
-        """The patched stretches among those chosen, and which they are."""
+        """Patch the chosen stretches; return the delta and which of them could be patched."""
         assert self.point is not None
         # Changes whose windows overlap are patched together.
-        first = np.searchsorted(_holders(affected, self.felt(below.stretches)), np.arange(len(affected)))
+        first = np.searchsorted(
+            _holders(affected, self.first_affected(below.stretches)), np.arange(len(affected))
+        )
         ends = np.append(first[1:], len(below))
         old, new = (_grouped(one, first, ends) for one in (below.old_rows, below.new_rows))
         results = self.point.content(affected.take(chosen)).relation
@@ -166,26 +167,26 @@ class PatchedWindow(IncrementalWindow):
         if len(some) < len(good):
             old, new, results = (one.select_groups(some) for one in (old, new, results))
         stretches = affected.take(chosen[some])
-        told = old, new, results, self._around(stretches, results)
+        inputs = old, new, results, self._around(stretches, results)
         if isinstance(self._patch, PatchPoints):
-            made = self._patch.patched(*told, lambda group, times: self._held(stretches.code[group], times))
+            made = self._patch.patched(*inputs, lambda group, times: self._held(stretches.code[group], times))
         else:
-            made = self._patch.patched(*told)
+            made = self._patch.patched(*inputs)
         n = len(some)
         both = BeforeAfter(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
-        # Also what changed by less than is worth telling: the next patch is made of what is stored now.
+        # Changes below the tolerance count too: the next patch starts from the stored results.
         return changed_rows(both, least=0.0), good
 
-    def felt(self, stretches: KeyRanges) -> KeyRanges:
-        """Of each change a part of the results that it affects, as a stretch."""
+    def first_affected(self, stretches: KeyRanges) -> KeyRanges:
+        """Return for each change a stretch of results that it affects."""
         return stretches
 
     def _held(self, code: IntArray, closings: IntArray) -> IntArray:
-        """How many tuples the windows that close at these instants hold."""
+        """Count the tuples in the windows that close at these instants."""
         return self.inputs[0].estimate(KeyRanges(code, closings - self.size, closings))
 
     def _around(self, stretches: KeyRanges, results: Relation) -> tuple[IntArray, IntArray]:
-        """Time that holds all windows of these results."""
+        """Return a time range that covers all windows of these results."""
         start, end = extents(results)
         first, last = results.offsets[:-1], results.offsets[1:] - 1
         begin = np.minimum(stretches.start, start[first]) - self.size - _ROOM
@@ -193,7 +194,7 @@ class PatchedWindow(IncrementalWindow):
 
 
 def _holders(stretches: KeyRanges, others: KeyRanges) -> IntArray:
-    """Which of the stretches holds each of the others; both ascend by code and time."""
+    """Return the stretch that contains each of the others; both ascend by code and time."""
     code = others.code
     spans = np.stack(
         [np.searchsorted(stretches.code, code), np.searchsorted(stretches.code, code, "right")], axis=1
@@ -203,14 +204,14 @@ def _holders(stretches: KeyRanges, others: KeyRanges) -> IntArray:
 
 
 def _grouped(relation: Relation, first: IntArray, ends: IntArray) -> Relation:
-    """Groups ``first[i]:ends[i]``, which follow each other, as one each, under the key of the first."""
+    """Merge consecutive groups ``first[i]:ends[i]`` into one each, under the key of the first."""
     index = pa.array(first)
     offsets = np.append(relation.offsets[first], relation.offsets[ends[-1:]])
     return replace(relation, keys=tuple(column.take(index) for column in relation.keys), offsets=offsets)
 
 
-def _together(parts: list[Delta]) -> Delta:
-    """Deltas of different stretches as one."""
+def _concat(parts: list[Delta]) -> Delta:
+    """Concatenate deltas of different stretches."""
     relation = Relation.concat([one.relation for one in parts])
     shift = np.cumsum([0, *(len(one.relation) for one in parts)])
     old = np.concatenate([one.old + by for one, by in zip(parts, shift, strict=False)])

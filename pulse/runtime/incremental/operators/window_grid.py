@@ -1,8 +1,7 @@
-"""The arc of a window that is asked at its closing times only: its results are points on the grid of the advance.
+"""Propagate deltas through a window evaluated at its closing times only: results are points on the grid of the advance.
 
 A tuple, or a range within an advance, takes part in ``size / advance`` of them, so a revision reads and patches as many stored
-results, and replays the rows of as many windows: with windows that follow each other (size 1000, advance 1000) one result, or
-one window.
+results, or replays the rows of as many windows: with tumbling windows (size 1000, advance 1000) one result, or one window.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _PATCHES: dict[str, type[IntegralClosings] | type[ExtremumClosings] | type[Point
 
 
 class GridWindow(PatchedWindow):
-    """As a window with a choice, at multiples of ``every``."""
+    """A window that replays or patches, at multiples of ``every``."""
 
-    def __init__(self, *told: Any) -> None:
-        *base, every = told
+    def __init__(self, *arguments: Any) -> None:
+        *base, every = arguments
         super().__init__(*base)
         self._every: int = every
         node = self.node
@@ -47,21 +46,21 @@ class GridWindow(PatchedWindow):
     def replay(self, stretches: KeyRanges) -> BeforeAfter:
         grace = 0 if self.node.input.columns.points else GRACE  # ends of ranges are real numbers
         below = self.inputs[0].content(stretches.widened(self.size + grace, grace))
-        return self._known(BeforeAfter(stretches, self._apply(below.relation), below.before, below.after))
+        return self._complete(BeforeAfter(stretches, self._apply(below.relation), below.before, below.after))
 
-    def _known(self, made: BeforeAfter) -> BeforeAfter:
+    def _complete(self, made: BeforeAfter) -> BeforeAfter:
         return overlapping(made)
 
     def affected(self, stretches: KeyRanges) -> KeyRanges:
-        """From the first closing time after a change to the last that it takes part in; none where no window holds it."""
+        """Return the closing times that a change takes part in, from first to last; none where no window contains it."""
         every = self._every
-        first = self.felt(stretches).start
+        first = self.first_affected(stretches).start
         last = (stretches.end - 1 + self.size) // every * every
         some = np.flatnonzero(last >= first)
         return KeyRanges(stretches.code[some], first[some], last[some] + 1).merged()
 
-    def felt(self, stretches: KeyRanges) -> KeyRanges:
-        """The first closing time after each change."""
+    def first_affected(self, stretches: KeyRanges) -> KeyRanges:
+        """Return the first closing time after each change."""
         first = (stretches.start // self._every + 1) * self._every
         return KeyRanges(stretches.code, first, first + 1)
 
@@ -86,11 +85,11 @@ class GridWindow(PatchedWindow):
         return changed_rows(made)
 
     def replayed(self, affected: KeyRanges) -> IntArray:
-        """The rows of all windows that close in each stretch, before and after."""
+        """Count the rows of all windows that close in each stretch, before and after."""
         return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
 
     def stored(self, affected: KeyRanges) -> IntArray:
-        """How many closing times lie in each stretch."""
+        """Count the closing times in each stretch."""
         return (affected.end - 1 - affected.start) // self._every + 1
 
     def _concerned(self, affected: KeyRanges, results: Relation) -> Relation:
@@ -101,7 +100,7 @@ class GridWindow(PatchedWindow):
 
 
 def results_at(node: Window, relation: Relation, every: int, *, possible: bool) -> Relation:
-    """A window at the multiples of ``every``, as points."""
+    """Evaluate a window at the multiples of ``every``, as points."""
     found = FragmentEvaluation({node.inputs[0]: relation}, possible=possible).samples(node, every)
     points = as_points(found, least=POSSIBLE if possible else LIKELY, groups=relation.groups)
     return replace(points, columns=node.columns, keys=relation.keys)
@@ -110,7 +109,7 @@ def results_at(node: Window, relation: Relation, every: int, *, possible: bool) 
 def with_results(
     scans: dict[Node, Relation], windows: frozenset[Node], every: int, *, possible: bool
 ) -> dict[Node, Relation]:
-    """The scans, and these windows at the multiples of ``every``: what everything above is evaluated from."""
+    """Return the scans, and these windows evaluated at multiples of ``every``: the inputs of everything above."""
     made = dict(scans)
     for node in windows:
         assert isinstance(node, Window)

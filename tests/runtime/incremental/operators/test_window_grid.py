@@ -87,12 +87,12 @@ def test_what_is_said_of_closing_times_is_what_the_query_gives(name: str, load: 
     query = asked(name)
     every = query.rate or SECOND
     rows = {stream: list(some) for stream, some in load.before.items()}
-    reviser = IncrementalView(query, STREAMS, mode=mode, every=every)
-    reviser.start({stream: relation(some) for stream, some in rows.items()})
+    view = IncrementalView(query, STREAMS, mode=mode, every=every)
+    view.start({stream: relation(some) for stream, some in rows.items()})
     before = by_instant(own_tuples(query, rows, every), query)
     for batch in load.batches:
         changes = {stream: changed(rows[stream], regions) for stream, regions in batch.items() if regions}
-        said = by_instant(reviser.revise(changes).tuples(every), query)
+        said = by_instant(view.revise(changes).tuples(every), query)
         for stream, regions in batch.items():
             rows[stream] = applied(rows[stream], regions)
         after = by_instant(own_tuples(query, rows, every), query)
@@ -108,12 +108,10 @@ def test_a_step_that_begins_as_a_window_closes(mode: str) -> None:
     steps: list[Row] = [(0, t, t + 1, (x, 0.0), (0.0, 0.0)) for t, x in enumerate(values)]
     first = -(START % 3) % 3  # of the seconds since the start, the first at which a window closes
     query = parse("select id, max(x) as a from S[size 3 advance 3]", STREAMS).bind({})
-    reviser = IncrementalView(query, STREAMS, mode=mode, every=query.rate)
-    reviser.start({"S": relation(steps), "T": relation([])})
+    view = IncrementalView(query, STREAMS, mode=mode, every=query.rate)
+    view.start({"S": relation(steps), "T": relation([])})
     at = first + 4
-    revised = reviser.revise(
-        {"S": changed(steps, [(0, at, at + 1, [(0, at, at + 1, (3.0, 0.0), (0.0, 0.0))])])}
-    )
+    revised = view.revise({"S": changed(steps, [(0, at, at + 1, [(0, at, at + 1, (3.0, 0.0), (0.0, 0.0))])])})
     flow = next(one for one in revised.report.operators if one.operator.startswith("Window"))
     old = max(values[first + 3 : first + 6])
     new = max(3.0, *(values[t] for t in range(first + 3, first + 6) if t != at))
@@ -127,12 +125,12 @@ def test_tuples_are_refused_where_windows_are_not_known_as_they_close() -> None:
     rows: list[Row] = [(0, t, t + 1, (float(t), 0.0), (0.0, 0.0)) for t in range(9)]
     change = changed(rows, [(0, 4, 5, [(0, 4, 5, (9.0, 0.0), (0.0, 0.0))])])
     for every, said in ((None, "all instants"), (2 * SECOND, "multiples of 2 s")):
-        reviser = IncrementalView(query, STREAMS, every=every)
-        reviser.start({"S": relation(rows), "T": relation([])})
+        view = IncrementalView(query, STREAMS, every=every)
+        view.start({"S": relation(rows), "T": relation([])})
         with pytest.raises(
-            PlanError, match=f"every 1 s: windows are known at {said}.* give the reviser every=1000000"
+            PlanError, match=f"every 1 s: windows are known at {said}.* give the view every=1000000"
         ):
-            reviser.revise({"S": change}).tuples()
+            view.revise({"S": change}).tuples()
 
 
 def test_a_tuple_at_the_closing_time_of_windows_that_another_change_is_in() -> None:
@@ -155,11 +153,11 @@ def test_a_tuple_at_the_closing_time_of_windows_that_another_change_is_in() -> N
             certainty=np.full(n, 3, np.uint8),
         )
 
-    reviser = IncrementalView(query, {"S": columns}, mode="downstream", every=query.rate)
-    reviser.start({"S": points(dict.fromkeys(range(8), 1.0))})
+    view = IncrementalView(query, {"S": columns}, mode="downstream", every=query.rate)
+    view.start({"S": points(dict.fromkeys(range(8), 1.0))})
     at = np.array([1, 2]) * SECOND
     change = Changed(Regions((), at, at + 1), points({1: 1.0, 2: 1.0}), points({1: 5.0, 2: 7.0}))
-    said = reviser.revise({"S": change}).tuples().to_pylist()
+    said = view.revise({"S": change}).tuples().to_pylist()
     assert [(row["kind"], row["t"].second, row["a"]) for row in said] == [
         ("-U", 2, 2.0),
         ("+U", 2, 6.0),
