@@ -185,7 +185,7 @@ def fits(ticks: Path, streams: Streams) -> Timed:
 
 @pytest.mark.parametrize("said", LOGS, ids=lambda one: one.contender)
 def test_fit(benchmark: Any, fits: Timed, said: Said) -> None:
-    """Reading, undoing, fitting, writing."""
+    """Reading, input_units, fitting, writing."""
     timings, judged = fits
     record(
         benchmark,

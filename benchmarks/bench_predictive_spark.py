@@ -30,7 +30,7 @@ from pulse.benchmarks.peers.questions import Above, Macd
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, SEED, Accuracy, apart, exact, record, sizes
 from pulse.datasets.generators.generate import frame
 from pulse.language import parse
-from pulse.runtime.jobs.file_source import unseen
+from pulse.runtime.jobs.file_source import next_batches
 from pulse.runtime.jobs.sources import predictor_of as predictor_of_job
 from pulse.runtime.jobs.sources import read_batch
 from pulse.runtime.jobs.spark_sources import frame_of
@@ -148,7 +148,7 @@ class InProcess:
 
     def take(self) -> None:
         """Take what is new."""
-        for files in unseen(self.job, self.seen):
+        for files in next_batches(self.job, self.seen):
             tables = read_batch(self.job, self.schemas, files)
             for name, some in files.items():
                 self.seen[name].update(some)

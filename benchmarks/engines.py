@@ -70,8 +70,8 @@ class Answering:
 
     def __init__(self, query: Query, columns: Columns) -> None:
         self.query, (self.stream,) = query, {scan.stream for scan in scans(query.plan)}
-        self.standing = ContinuousQuery(query, {self.stream: columns})
-        self.leaves = tuple(dict.fromkeys(scans(self.standing.plan)))
+        self.continuous = ContinuousQuery(query, {self.stream: columns})
+        self.leaves = tuple(dict.fromkeys(scans(self.continuous.plan)))
         assert query.rate is not None
         self.rate = query.rate
         self.kept, self.upto = Relation.empty(columns), -FAR
@@ -83,17 +83,17 @@ class Answering:
             self.kept = Relation.concat([self.kept, segments]).merged() if len(self.kept) else segments
         if upto // self.rate <= self.upto // self.rate:
             return
-        since = max(self.upto, -FAR + self.standing.radius + GRACE)
-        recent = clip(self.kept, since - self.standing.radius - GRACE, upto + 1)
+        since = max(self.upto, -FAR + self.continuous.radius + GRACE)
+        recent = clip(self.kept, since - self.continuous.radius - GRACE, upto + 1)
         inputs: dict[Node, Relation] = {leaf: as_scanned(recent, leaf) for leaf in self.leaves}
         evaluation = FragmentEvaluation(inputs, possible=self.query.possible)
-        evaluation.expect([self.standing.plan])
-        samples = evaluation.samples(self.standing.plan, self.rate)
+        evaluation.expect([self.continuous.plan])
+        samples = evaluation.samples(self.continuous.plan, self.rate)
         before = (samples.times <= self.upto) | (samples.times > upto)
         samples = replace(samples, certainty=np.where(before, np.uint8(ABSENT), samples.certainty))
         self.told.append(to_tuples(samples, self.query.select, possible=self.query.possible))
         self.upto = upto
-        self.kept = ending_after(self.kept, upto - self.standing.radius - GRACE).without_empty_groups()
+        self.kept = ending_after(self.kept, upto - self.continuous.radius - GRACE).without_empty_groups()
 
     @property
     def answer(self) -> pa.Table:

@@ -1,14 +1,14 @@
 """Measure by how much a projection stretches lengths, against WGS84.
 
-Positions are latitudes and longitudes on WGS84, whatever ellipsoid, sphere or unit a projection uses. So the scale is measured on the
-plane coordinates themselves: with their derivatives by latitude ``φ`` and longitude ``λ``, the matrix
+Positions are latitudes and longitudes on WGS84, whatever ellipsoid, sphere or unit a projection uses. So the scale is measured on
+the plane coordinates themselves: with their derivatives by latitude ``φ`` and longitude ``λ``, the matrix
 
     [ x_λ / (N cos φ)    x_φ / M ]
     [ y_λ / (N cos φ)    y_φ / M ]
 
-maps a step of one metre on WGS84 to the plane, with the radii of curvature ``M`` along the meridian and ``N`` across it. Its singular
-values are the largest and the smallest scale at the place. PROJ's own factors are relative to the projection's ellipsoid and ignore
-its unit, which is why they are not used.
+maps a step of one metre on WGS84 to the plane, with the radii of curvature ``M`` along the meridian and ``N`` across it. Its
+singular values are the largest and the smallest scale at the place. PROJ's own factors are relative to the projection's ellipsoid
+and ignore its unit, which is why they are not used.
 
 Derivatives are central differences of fourth order over 640 m: their truncation is below 1e-11, their rounding below 1e-9 for
 coordinates up to 10,000 km (:data:`ROUNDING`).

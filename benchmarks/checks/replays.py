@@ -88,7 +88,7 @@ def predicted(
         found.append(to_tuples(sample(results, query.rate), asked.select, possible=True))
         running.advance(upto)
     table = pa.Table.from_batches(found)
-    keys = [name for name in query.select if name in running.predictor.standing.output.key_names]
+    keys = [name for name in query.select if name in running.predictor.continuous.output.key_names]
     t = table["t"].cast(pa.int64()).to_numpy()
     whole = np.logical_and.reduce([known.whole(table[name], t, size) for name in keys])
     return table.filter(pa.array(whole))

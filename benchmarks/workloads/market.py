@@ -127,7 +127,7 @@ class Market(Arrivals):
     def judge_prediction(self, make: Callable[..., Predictor], *arguments: Any, batches: int = 10) -> Judged:
         """Of a prediction: ``make(*arguments, query=...)``."""
         parts = [self.table.slice(a, b - a) for a, b in cuts(self.tuples, batches)]
-        query = make(*arguments).standing.query
+        query = make(*arguments).continuous.query
         ours = predicted(
             query, lambda asked: make(*arguments, query=asked), parts, self.known, size=SIZE, settled=DAY
         )

@@ -100,7 +100,7 @@ class Sea(Arrivals):
         reach = Following().reach
         if contender == OURS:
             batches = [self.table.slice(a, b - a) for a, b in cuts(self.tuples)]
-            query = predictor().standing.query
+            query = predictor().continuous.query
             ours = predicted(
                 query,
                 lambda asked: predictor(query=asked),

@@ -9,7 +9,7 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.keys import key_ranks
 from pulse.core.segment.order import Ranges
-from pulse.core.segment.updates import settle
+from pulse.core.segment.updates import truncate_overlaps
 from pulse.operators.data.relation import Relation
 
 ENDLESS = 1e10
@@ -26,7 +26,7 @@ def apply_updates(held: Relation, updates: Relation, *, voids: bool = False) -> 
     names = list(whole.keys)
     ranks = key_ranks(names, whole.groups)
     of_row = ranks[whole.group] if names else np.zeros(len(whole), np.int64)
-    keep, hi = settle(Ranges(of_row, whole.ref, whole.lo, whole.hi))
+    keep, hi = truncate_overlaps(Ranges(of_row, whole.ref, whole.lo, whole.hi))
     keep &= (hi > whole.lo) | (whole.lo == whole.hi)
     rows = np.flatnonzero(keep if voids else keep & (whole.certainty != ABSENT))
     rest = whole.take(rows, hi=hi[rows]).merged().without_empty_groups()

@@ -235,7 +235,7 @@ class Program:
         return to
 
 
-def together(programs: Sequence[Program], outputs: int) -> Programs:
+def combine_programs(programs: Sequence[Program], outputs: int) -> Programs:
     """Combine programs over the same columns into one pass."""
     steps: list[Any] = []
     constants: list[float] = []

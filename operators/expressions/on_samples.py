@@ -34,7 +34,7 @@ from pulse.kernels.polynomial.lift import NEGATIVE_UNITS, UNIT
 from pulse.kernels.rounding import FUNCTION, GROWN, errors_of
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError, MissingValueError, OperandError
-from pulse.operators.expressions.plane_distortion import distorted, distortion
+from pulse.operators.expressions.plane_distortion import distance_error, distortion
 
 Number = tuple[Any, Any]
 """A value and the bound of its error: each one float, or one per sample."""
@@ -91,7 +91,7 @@ class Numbers:
                 dx, dy, e = self.offsets(arguments)
                 size = np.hypot(dx, dy)
                 if expression.plane is not None:
-                    e = distorted(e, size, self.distortion(expression)) * GROWN
+                    e = distance_error(e, size, self.distortion(expression)) * GROWN
                 if name == "distance":
                     return size, e + FUNCTION * size
                 square = dx * dx + dy * dy

@@ -49,7 +49,7 @@ from pulse.kernels.rounding import GROWN, TERM, evaluation, magnitudes, sum_roun
 from pulse.operators.data.grouping import about_own_start
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
-from pulse.operators.expressions.plane_distortion import distorted, distortion
+from pulse.operators.expressions.plane_distortion import distance_error, distortion
 
 Operand = float | str
 """A number, or the name of a model (possibly hidden) of the working relation."""
@@ -355,7 +355,7 @@ class Evaluation:
             return made
         name = self.as_model(made)
         share = self.distortion(expression, ends)
-        share = distorted(0.0, 1.0, share)  # relative to the distance
+        share = distance_error(0.0, 1.0, share)  # relative to the distance
         if expression.name == "distance2":
             share = (2.0 + share) * share
         err, size = self.relation.err[name], self.sizes(name)

@@ -58,7 +58,7 @@ def _farthest(spans: Sequence[tuple[Any, Any]]) -> Any:
     return np.maximum(highs[0] - lows[-1], highs[-1] - lows[0])
 
 
-def distorted(e: Any, d: Any, share: Any) -> Any:
+def distance_error(e: Any, d: Any, share: Any) -> Any:
     """Return the error of a distance ``d`` whose positions contribute the error ``e``, with distortion ``share``."""
     bounded = np.asarray(share) < 1.0
     error = (e + share * d) / np.where(bounded, 1.0 - share, 1.0)

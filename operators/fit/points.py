@@ -114,7 +114,7 @@ class PointFitter(Fitter):
         )
 
 
-def counted_anew(segments: SegmentBatch) -> SegmentBatch:
+def renumbered(segments: SegmentBatch) -> SegmentBatch:
     """Sort points by key and time and offset those of one instant from each other, in their current order."""
     key, t = segments.key_ranks, segments.ref
     same = np.zeros(len(segments), dtype=bool)

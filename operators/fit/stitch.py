@@ -34,9 +34,9 @@ from pulse.kernels.fit.truth_intervals import NO_TIME, intervals
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.operators.fit.fitter import fit_rows, known, models_of
 from pulse.operators.fit.key_boundaries import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS, TOUCHING
-from pulse.operators.fit.points import counted_anew
+from pulse.operators.fit.points import renumbered
 from pulse.operators.fit.spec import FitSpec
-from pulse.operators.fit.stitch_order import arranged, at_rest
+from pulse.operators.fit.stitch_order import at_rest, part_order
 from pulse.operators.units.key_ends import Drops
 
 UNIT, PART = "_unit", "_part"
@@ -82,7 +82,7 @@ def stitch(parts: pa.Table, spec: FitSpec, drops: Drops | None = None) -> Stitch
     ranks = key_ranks(columns, parts.num_rows)
     unit, part = parts.column(UNIT).to_numpy(), parts.column(PART).to_numpy()
     ref, lo = parts.column("ref").cast(pa.int64()).to_numpy(), parts.column("lo").to_numpy()
-    order = arranged(ranks, unit, part, ref, lo)
+    order = part_order(ranks, unit, part, ref, lo)
     table = parts.drop_columns([UNIT, PART]).take(pa.array(order))
     batch = SegmentBatch.from_arrow(table, spec.schema, check=False)
     visits = _Visits(batch, ranks[order], unit[order], part[order], spec)
@@ -104,9 +104,7 @@ def _stitched_points(visits: _Visits, ranks: Any) -> Stitched:
     All points of a key's newest instant are closing ones: a fit that continues numbers on from them.
     """
     batch, rows = visits.batch, visits.rows
-    segments = counted_anew(
-        batch.take(rows[np.lexsort((visits.unit_of(rows), batch.ref[rows], ranks[rows]))])
-    )
+    segments = renumbered(batch.take(rows[np.lexsort((visits.unit_of(rows), batch.ref[rows], ranks[rows]))]))
     key, t = segments.key_ranks, segments.ref
     last = np.flatnonzero(np.append(np.diff(key) != 0, True)[: len(segments)])
     newest = t[last][np.searchsorted(last, np.arange(len(segments)))]

@@ -15,7 +15,7 @@ from pulse.kernels.counting_sort import group
 _PLACES_PER_ROW = 4  # with more codes than this per row, sorting beats counting
 
 
-def arranged(rank: IntArray, unit: IntArray, part: IntArray, ref: IntArray, lo: FloatArray) -> IntArray:
+def part_order(rank: IntArray, unit: IntArray, part: IntArray, ref: IntArray, lo: FloatArray) -> IntArray:
     """Return the row order by ``rank``, ``unit``, ``part``, ``ref`` and ``lo``; ties keep their order of arrival."""
     n = len(rank)
     if n:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
-from pulse.operators.refit.apply_revisions import Corrected, Telling, correct
+from pulse.operators.refit.apply_revisions import Corrected, TupleFormatter, correct
 from pulse.operators.refit.points import RefitPoints
 from pulse.operators.refit.refit import Refit
 from pulse.operators.refit.result import Refitted, RevisionCounts, patches, without_drift
@@ -33,7 +33,7 @@ def refit(
     revisions: Revisions,
     *,
     ends: pa.Table | None = None,
-    told: Telling | None = None,
+    told: TupleFormatter | None = None,
     drops: Drops | None = None,
 ) -> Refitted:
     """Correct a model by revisions of its tuples.

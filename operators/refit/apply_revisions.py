@@ -44,7 +44,7 @@ class Corrected(NamedTuple):
     ends: IntArray | None = None
 
 
-Telling = Callable[[pa.Table], pa.Table]
+TupleFormatter = Callable[[pa.Table], pa.Table]
 
 
 def correct(
@@ -52,7 +52,7 @@ def correct(
     revisions: Revisions,
     *,
     nonfinite: str = "reject",
-    told: Telling | None = None,
+    told: TupleFormatter | None = None,
     drops: Drops | None = None,
 ) -> Corrected:
     """Apply revisions to tuples (by key and time, in order of arrival where both are equal).
@@ -137,7 +137,12 @@ class _Ledger:
     """The recorded rows of ``both`` (``n`` tuples, then rows of revisions) and their order at each instant."""
 
     def __init__(
-        self, both: pa.Table, n: int, instant: IntArray, schema: StreamSchema, told: Telling | None = None
+        self,
+        both: pa.Table,
+        n: int,
+        instant: IntArray,
+        schema: StreamSchema,
+        told: TupleFormatter | None = None,
     ) -> None:
         self.both, self.n, self.instant, self.schema, self.told = both, n, instant, schema, told
         named = np.zeros(int(instant.max(initial=-1)) + 1, dtype=bool)

@@ -53,7 +53,7 @@ class FittedRanges(NamedTuple):
     missed: int
 
 
-def fit_stretches(
+def fit_ranges(
     truth: TruthPieces, stretches: RefitRanges, corrected: Corrected, spec: FitSpec, *, certified: bool
 ) -> FittedRanges:
     """Fit the truth on disjoint ranges, given by key and time.

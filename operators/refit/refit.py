@@ -15,11 +15,11 @@ from pulse.kernels.fit.greedy_lines import AUTO
 from pulse.kernels.instants import MICROSECONDS
 from pulse.operators.data.tuple_columns import values
 from pulse.operators.fit.spec import FitSpec
-from pulse.operators.refit.apply_revisions import Corrected, Telling, correct, dense
+from pulse.operators.refit.apply_revisions import Corrected, TupleFormatter, correct, dense
 from pulse.operators.refit.exact_patch import patch
 from pulse.operators.refit.key_boundaries import IntegralCarry, revised_ends
 from pulse.operators.refit.plan import broken_runs, new_blocks, plan_refits, whole_runs
-from pulse.operators.refit.ranges import RefitRanges, fit_stretches
+from pulse.operators.refit.ranges import RefitRanges, fit_ranges
 from pulse.operators.refit.result import Refitted, RevisionCounts, patches, without_drift
 from pulse.operators.refit.segment_index import Pairs, SegmentIndex, key_codes
 from pulse.operators.refit.source import SegmentSource, TupleSource, segment_source, tuple_source
@@ -37,7 +37,7 @@ class Refit:
         tuples: pa.Table | TupleSource,
         segments: SegmentBatch | SegmentSource,
         revisions: Revisions,
-        told: Telling | None = None,
+        told: TupleFormatter | None = None,
         drops: Drops | None = None,
     ) -> None:
         self.spec, self.revisions, self._told, self._drops = spec, revisions, told, drops
@@ -115,7 +115,7 @@ class Refit:
         stretches = stretches._replace(key=self._recode(stretches.key, corrected))
         order = np.argsort(stretches.key, kind="stable")
         stretches = stretches.take(order)
-        fitted = fit_stretches(truth, stretches, corrected, self.spec, certified=False)
+        fitted = fit_ranges(truth, stretches, corrected, self.spec, certified=False)
         self.new.append(fitted.segments)
         self.missed += fitted.missed
         self.refitted_key, self.refitted_begin, self.refitted_end = plan.stretches.key, begin, end
@@ -176,7 +176,7 @@ class Refit:
         untouched[touched] = False
         current = [held.ranges.filter(untouched), kept, patched]
         if len(runs[0]):
-            fitted = fit_stretches(
+            fitted = fit_ranges(
                 self.found.new, RefitRanges.whole(*runs), self.corrected, spec, certified=True
             )
             self.new.append(fitted.segments)
@@ -195,7 +195,7 @@ class Refit:
                 continue
             stretches = RefitRanges.whole(blocks.key[which], blocks.begin[which], blocks.end[which])
             spec = _lossless(self.spec) if exact else self.spec
-            fitted = fit_stretches(self.found.new, stretches, self.corrected, spec, certified=True)
+            fitted = fit_ranges(self.found.new, stretches, self.corrected, spec, certified=True)
             before = current.ending_at(stretches.key, stretches.begin_ref)[fitted.stretch]
             self.new.append(_inheriting(fitted.segments, current.ranges, before))
             self.missed += fitted.missed

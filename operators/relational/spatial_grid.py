@@ -122,7 +122,7 @@ def clip(relation: Relation, begin: int, end: int) -> Relation:
     return relation.take(rows[keep], lo=lo[keep], hi=hi[keep]).without_empty_groups()
 
 
-def within_each(relation: Relation, begin: IntArray, end: IntArray) -> Relation:
+def clip_groups(relation: Relation, begin: IntArray, end: IntArray) -> Relation:
     """Cut each group to its own range, as :func:`clip`."""
     rows, group = np.arange(len(relation)), relation.group
     lo, hi, keep = _cut(relation, rows, begin[group], end[group])
@@ -173,7 +173,7 @@ def scatter(relation: Relation, grid: ResolvedGrid) -> Iterator[tuple[int, Relat
         yield place, _some_groups(whole.relation, begin, end), whole.ranges[begin:end]
 
 
-def folded(ix: IntArray, iy: IntArray, places: int) -> IntArray:
+def cell_place(ix: IntArray, iy: IntArray, places: int) -> IntArray:
     """Hash cells to ``places`` places, neighbours usually to different ones."""
     mixed = ((ix + _SIDE) * 0x9E3779B1 + (iy + _SIDE) * 0x85EBCA77) & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
@@ -181,7 +181,7 @@ def folded(ix: IntArray, iy: IntArray, places: int) -> IntArray:
     return place
 
 
-def folded_places(cells: tuple[int, int, int, int], places: int) -> frozenset[int]:
+def places_of_cells(cells: tuple[int, int, int, int], places: int) -> frozenset[int]:
     """Return the places of all cells of a range ``(ix0, ix1, iy0, iy1)``."""
     return frozenset(_dealt(np.array([cells]), places)[1].tolist())
 
@@ -195,7 +195,7 @@ def _dealt(ranges: IntArray, places: int) -> tuple[IntArray, IntArray]:
     of = np.repeat(few, counts[few])
     number = np.arange(len(of)) - np.repeat(np.cumsum(counts[few]) - counts[few], counts[few])
     ix, iy = np.divmod(number, along[of])
-    dealt = np.unique(of * places + folded(ix + ranges[of, 0], iy + ranges[of, 2], places))
+    dealt = np.unique(of * places + cell_place(ix + ranges[of, 0], iy + ranges[of, 2], places))
     everywhere = (np.flatnonzero(large)[:, None] * places + np.arange(places)).ravel()
     return np.divmod(np.concatenate([dealt, everywhere]), places)
 
@@ -213,7 +213,7 @@ class PairHome:
         """Keep the pairs ``(P, 2)`` of left and right groups whose home cell belongs to this place."""
         left, right = self.left[pairs[:, 0]], self.right[pairs[:, 1]]
         ix, iy = np.maximum(left[:, 0], right[:, 0]), np.maximum(left[:, 2], right[:, 2])
-        own: IntArray = pairs[folded(ix, iy, self.places) == self.place]
+        own: IntArray = pairs[cell_place(ix, iy, self.places) == self.place]
         return own
 
 

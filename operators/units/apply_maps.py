@@ -8,7 +8,7 @@
   (:func:`pulse.kernels.pieces.step_maps.restate`).
 3 Inverts: a bound on the output becomes ``1/a`` of it on the input.
 4 Revises: passes revisions on, altered.
-5 Accents: this operator implements them. Undoing and restating are inverse to each other.
+5 Accents: this operator implements them. Undoing and output_units are inverse to each other.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from pulse.stream.units.affine import Affine
 from pulse.stream.units.recorded_units import RawUnits, raw_units
 from pulse.stream.units.step_maps import EXACT, Steps
 
-Leave = Callable[[pa.Table, str, bool], None]
+RejectCallback = Callable[[pa.Table, str, bool], None]
 """A callback for tuples that are left out: the tuples, the reason, and whether to set them aside."""
 _LARGEST = (1 << 63) - 1
 _FAR = 1 << 62
@@ -59,15 +59,17 @@ class RawUndo:
         modelled = self.schema.modelled_names
         return {name: steps.largest_shift for name, steps in self._inverse.items() if name in modelled}
 
-    def timed(self, batch: pa.RecordBatch, at: IntArray, leave: Leave) -> tuple[pa.RecordBatch, IntArray]:
+    def timed(
+        self, batch: pa.RecordBatch, at: IntArray, leave: RejectCallback
+    ) -> tuple[pa.RecordBatch, IntArray]:
         """Convert altered times to base times in microseconds; leave out tuples whose time has no inverse image."""
         schema, units = self.schema, self.units
-        if units.clock is None or units.unsaid is None:
+        if units.clock is None or units.uncovered is None:
             return batch, at
-        unsaid = _applied(np.ones(len(at)), units.unsaid, batch, at) > 1.0
+        uncovered = _applied(np.ones(len(at)), units.uncovered, batch, at) > 1.0
         if batch.column(schema.time).null_count:
-            unsaid &= ~_nulls(batch.column(schema.time))
-        batch, at = self.without(batch, unsaid, "no instant maps to this time", leave), at[~unsaid]
+            uncovered &= ~_nulls(batch.column(schema.time))
+        batch, at = self.without(batch, uncovered, "no instant maps to this time", leave), at[~uncovered]
         compared = {one: batch.column(one) for one in units.clock.columns}
         first, unfit = _exact(at, *units.clock.inverse().exactly(compared, at))
         place, null = batch.schema.get_field_index(schema.time), None
@@ -85,7 +87,7 @@ class RawUndo:
         for name, steps in self.units.absent.items():
             yield name, _applied(np.ones(len(at)), steps, batch, at) > 1.0
 
-    def undone(self, batch: pa.RecordBatch, at: IntArray, leave: Leave) -> pa.RecordBatch:
+    def undone(self, batch: pa.RecordBatch, at: IntArray, leave: RejectCallback) -> pa.RecordBatch:
         """Convert the tuples that have an inverse image, with all their columns."""
         found = {
             name: self._undone(batch, name, steps, at)
@@ -133,7 +135,7 @@ class RawUndo:
         return made, None
 
     def without(
-        self, batch: pa.RecordBatch, rows: BoolArray, reason: str, leave: Leave, *, keep: bool = True
+        self, batch: pa.RecordBatch, rows: BoolArray, reason: str, leave: RejectCallback, *, keep: bool = True
     ) -> pa.RecordBatch:
         """Filter out some tuples and report them with the reason."""
         if not rows.any():
@@ -168,7 +170,7 @@ class Undo:
         """Return the columns that a file may lack, as accents add and drop them."""
         return self.log.coming
 
-    def tuples(self, batch: pa.RecordBatch, leave: Leave) -> pa.RecordBatch:
+    def tuples(self, batch: pa.RecordBatch, leave: RejectCallback) -> pa.RecordBatch:
         """Convert the tuples that can be modelled, and report the others to ``leave``."""
         raw, schema, needed = self._raw, self.schema, needed_columns(self.schema)
 

@@ -80,15 +80,15 @@ def _nearby(rows: pa.Table) -> pa.Table:
 
 def _first(folder: Path, reason: str | None, limit: int) -> list[pa.Table]:
     """Read the first rows of each stream, a table per stream, since columns differ. Reads no more than is shown."""
-    from pulse.runtime.jobs.dead_letters import aside_batches, concatenated, told, whose_reason
+    from pulse.runtime.jobs.dead_letters import aside_batches, concat_rows, filter_by_reason, with_stream
 
     found: dict[str, list[pa.Table]] = {}
     left = limit
     for stream, table in aside_batches(folder) if limit else ():
-        table = whose_reason(table, reason or "")
+        table = filter_by_reason(table, reason or "")
         if table.num_rows:
-            found.setdefault(stream, []).append(told(stream, table.slice(0, left)))
+            found.setdefault(stream, []).append(with_stream(stream, table.slice(0, left)))
             left -= min(left, table.num_rows)
         if not left:
             break
-    return [concatenated(parts) for parts in found.values()]
+    return [concat_rows(parts) for parts in found.values()]

@@ -52,13 +52,13 @@ def changes(
     from pulse.commands.output.result_rows import for_people, for_programs
     from pulse.commands.output.table import lines
     from pulse.core.time import parse_instant
-    from pulse.runtime.jobs.result_log import read_holds, results_folder, within
+    from pulse.runtime.jobs.result_log import read_holds, results_folder, rows_between
 
     bounds = tuple(None if one is None else parse_instant(one) for one in (since, until))
     folder = results_folder(results)
     most = limit if limit is not None or as_json else _SHOWN
     if holds:
-        found = iter([within(rows, *bounds) if (rows := read_holds(folder)).num_columns else rows])
+        found = iter([rows_between(rows, *bounds) if (rows := read_holds(folder)).num_columns else rows])
     else:
         found = _changes(folder, bounds, last)
     if as_json and not last:
@@ -80,10 +80,10 @@ def changes(
 
 
 def _changes(folder: Path, bounds: tuple[int | None, ...], last: bool) -> Iterator[pa.Table]:
-    from pulse.runtime.jobs.result_log import change_batches, within
+    from pulse.runtime.jobs.result_log import change_batches, rows_between
 
     for part in change_batches(folder, newest_first=last):
-        yield within(part, *bounds)
+        yield rows_between(part, *bounds)
 
 
 def _first(found: Iterator[pa.Table], most: int | None) -> Iterator[pa.Table]:

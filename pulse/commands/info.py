@@ -22,10 +22,10 @@ def info(
     """
     from pulse.commands.output import report
     from pulse.store.manifest import Manifest
-    from pulse.store.versions.as_of_spans import remembered
+    from pulse.store.versions.as_of_spans import as_of_spans
 
     manifest = Manifest.read(model)
-    answered = remembered(model, manifest)
+    answered = as_of_spans(model, manifest)
     if as_json:
         typer.echo(json.dumps(report.facts(manifest, answered), indent=2))
         return

@@ -1,10 +1,11 @@
 """Bound the distortion of distances in the plane that positions on the Earth were projected to.
 
-A short path of true length ``s`` (in metres on WGS84) has the length ``k s`` in the plane, with a scale ``k`` that depends on place
-and direction. Where ``|k - 1| <= distortion`` in a box, a straight path of length ``d`` in it has a true length of at most
-``d / (1 - distortion)``. The shortest path is curved in the plane, by up to ``bend = max |grad ln k|``. So it leaves the box by at most
-about ``bend d^2 / 8``, where the scale is larger by a factor of at most ``exp((bend d)^2 / 8)``: the true distance is at least
-``d / (1 + distortion) / exp((bend d)^2 / 8)``. Farther than :data:`FAR` apart, the shortest path may cross an edge of the map.
+A short path of true length ``s`` (in metres on WGS84) has the length ``k s`` in the plane, with a scale ``k`` that depends on
+place and direction. Where ``|k - 1| <= distortion`` in a box, a straight path of length ``d`` in it has a true length of at most
+``d / (1 - distortion)``. The shortest path is curved in the plane, by up to ``bend = max |grad ln k|``. So it leaves the box by
+at most about ``bend d^2 / 8``, where the scale is larger by a factor of at most ``exp((bend d)^2 / 8)``: the true distance is at
+least ``d / (1 + distortion) / exp((bend d)^2 / 8)``. Farther than :data:`FAR` apart, the shortest path may cross an edge of the
+map.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def check_free(target: Path, *, replace: bool) -> None:
         )
 
 
-def check_apart(target: Path, inputs: Iterable[str | Path]) -> None:
+def check_inputs_outside(target: Path, inputs: Iterable[str | Path]) -> None:
     """Check that no input file lies in the folder to be replaced: it would be deleted with it."""
     place = target.resolve()
     for one in inputs:

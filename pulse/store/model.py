@@ -219,9 +219,9 @@ class Model:
         ``attribute`` defaults to all; ``width`` is in inches. Values are in the units in force at each instant. Needs the extra
         ``plot``.
         """
-        from pulse.store.plotting import picture
+        from pulse.store.plotting import plot_model_segments
 
-        return picture(self, **options)
+        return plot_model_segments(self, **options)
 
     def plot_tracks(self, **options: Any) -> Figure:
         """Plot a map of positions (``x`` and ``y``, or longitude and latitude): all tracks, with ``pairs`` that travel together
@@ -229,9 +229,9 @@ class Model:
 
         ``key``, ``start`` and ``end`` are those of :meth:`read`; the rest those of :func:`pulse.plot.plot_tracks`.
         """
-        from pulse.store.plotting import track_picture
+        from pulse.store.plotting import plot_model_tracks
 
-        return track_picture(self, **options)
+        return plot_model_tracks(self, **options)
 
     def _filter(self, key: Any, start: Any, end: Any) -> Any:
         condition = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulse.store.model import Model
 
 
-def picture(
+def plot_model_segments(
     model: Model,
     *,
     key: Any = None,
@@ -41,7 +41,7 @@ def picture(
     return plot_model(batch, attribute=attribute, tuples=rows, keys=keys, width=width)
 
 
-def track_picture(
+def plot_model_tracks(
     model: Model,
     *,
     key: Any = None,

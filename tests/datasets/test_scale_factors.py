@@ -15,7 +15,7 @@ pyproj = pytest.importorskip("pyproj")
 
 from pulse.datasets.projection import Extent, Projection, in_metres  # noqa: E402
 from pulse.datasets.projection import given as chosen_by_user  # noqa: E402
-from pulse.operators.expressions.plane_distortion import distorted, distortion  # noqa: E402
+from pulse.operators.expressions.plane_distortion import distance_error, distortion  # noqa: E402
 
 GEOD = pyproj.Geod(ellps="WGS84")
 PAIRS = 200
@@ -35,7 +35,7 @@ def outside(projection: Projection, seed: int, longest: float = 20_000.0) -> tup
     coordinates = (
         8 * 2.0**-52 * (np.abs(x) + np.abs(y))
     )  # rounding of the coordinates, which a model has in its own errors
-    error = distorted(coordinates, apart, share)
+    error = distance_error(coordinates, apart, share)
     beyond = np.abs(apart - true) > error
     beyond |= (true < (apart - coordinates) / (1 + share)) & (share < UNBOUNDED)
     return len(true), int(np.count_nonzero(beyond))

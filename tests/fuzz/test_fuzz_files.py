@@ -110,12 +110,12 @@ def revisions(schema: StreamSchema = TICKS, reader: str | None = None) -> Job:
 
 def of_job(read: Callable[[Path], pa.Table]) -> Job:
     """Reads a file of a running job, which names the errors of Arrow's itself."""
-    from pulse.runtime.jobs.file_source import readable
+    from pulse.runtime.jobs.file_source import naming_file
     from pulse.runtime.jobs.toml import StreamJob
 
     def job(path: Path) -> Any:
         stream = StreamJob("S", "files", ("symbol",), "t", {"price": "step"}, "1 s", format=path.suffix[1:])
-        with readable(path, stream):
+        with naming_file(path, stream):
             return read(path)
 
     return job

@@ -171,8 +171,8 @@ def _values(found: Comparison, said: Curves, true: Curves, a: Any, b: Any, t: An
 def able(prediction: Prediction, measure: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
     """The measure over the models that are in force: where the prediction could speak."""
     assert prediction.state is not None
-    query = parse(measure, prediction.predictor.standing.columns).bind(dict(parameters or {}))
-    standing = ContinuousQuery(query, prediction.predictor.standing.columns)
+    query = parse(measure, prediction.predictor.continuous.columns).bind(dict(parameters or {}))
+    standing = ContinuousQuery(query, prediction.predictor.continuous.columns)
     state, _ = standing.update(standing.start(), prediction.state.streams)
     return pa.Table.from_batches([state.results.to_segments()])
 

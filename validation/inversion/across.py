@@ -22,7 +22,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.relational.join import JoinOperator, equal_pairs
 from pulse.plan.nodes import Across
 from pulse.validation.inversion.key_matching import gather, group_min
-from pulse.validation.inversion.split_heuristics import Question, Split, allot
+from pulse.validation.inversion.split_heuristics import Split, SplitInput, allot
 
 _ROW, _OF = "#row", "#output row"
 
@@ -33,14 +33,14 @@ def invert_across(
     above: Relation,
     need: FloatArray,
     split: Split,
-    restlessness: FloatArray | None,
+    volatility: FloatArray | None,
 ) -> FloatArray:
-    """Return the needs of ``node.argument`` per group of the input; ``restlessness`` is per row of it."""
+    """Return the needs of ``node.argument`` per group of the input; ``volatility`` is per row of it."""
     cells = _common(node, below, above)
     row, of = cells.unmodelled[_ROW].to_numpy(), cells.unmodelled[_OF].to_numpy()
     if node.function in ("min", "max"):
         return _extremum(node, cells, below, need[above.group[of]], row)
-    return _total(node, below, above, need, split, restlessness, row, of)
+    return _total(node, below, above, need, split, volatility, row, of)
 
 
 def _common(node: Across, below: Relation, above: Relation) -> Relation:
@@ -87,7 +87,7 @@ def _total(
     above: Relation,
     need: FloatArray,
     split: Split,
-    restlessness: FloatArray | None,
+    volatility: FloatArray | None,
     row: IntArray,
     of: IntArray,
 ) -> FloatArray:
@@ -100,9 +100,9 @@ def _total(
     limited = np.isfinite(need[above.group[of]]) & (need[above.group[of]] > 0.0)
     row, of, group = row[limited], of[limited], group[limited]
     outputs, number = np.unique(of, return_counts=True)
-    rest = np.ones(len(row)) if restlessness is None else np.nan_to_num(restlessness[row], nan=0.0)
+    rest = np.ones(len(row)) if volatility is None else np.nan_to_num(volatility[row], nan=0.0)
     sensitivity = np.ones(len(row)) if node.function == "sum" else 1.0 / np.repeat(number, number)
-    question = Question(
+    question = SplitInput(
         output_keys=tuple(key.take(pa.array(above.group[outputs])) for key in above.keys),
         output_coefficients=above.models[node.output][outputs],
         bound=gather(need, above.group[outputs]),
@@ -114,7 +114,7 @@ def _total(
         lo=below.lo[row],
         hi=below.hi[row],
         sensitivity=sensitivity,
-        restlessness=rest,
+        volatility=rest,
     )
     np.fmin.at(out, group, allot(split, question))
     return out

@@ -14,13 +14,13 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.expression import Column, Expression, Function, walk
 from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_factors
-from pulse.validation.inversion.split_heuristics import Question, Split, allot
+from pulse.validation.inversion.split_heuristics import Split, SplitInput, allot
 
 _STEPS = 28  # halvings of the exponents -1000 … 1000: relative precision of 1e-5
 
 
 def shares(
-    forward: Forward, index: int, budget: FloatArray, split: Split, restlessness: Errors
+    forward: Forward, index: int, budget: FloatArray, split: Split, volatility: Errors
 ) -> dict[str, FloatArray]:
     """Return bounds for an expression's columns that keep its error within ``budget``, per row of ``forward.relation``.
 
@@ -33,32 +33,32 @@ def shares(
     if not names:
         return {}
     linear = linear_factors(expression, names)
-    restlessness = _by_position(expression, restlessness)
+    volatility = _by_position(expression, volatility)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if linear is not None:
             reach = {name: budget / linear[name] for name in names}
         else:
             reach = {name: _largest(forward, index, budget, {name: np.ones(len(budget))}) for name in names}
-        together = _divided(forward, index, budget, reach, split, restlessness)
+        together = _divided(forward, index, budget, reach, split, volatility)
     if linear is not None:
         return _stretched(forward, index, budget, together)
     fits = ~np.isfinite(budget) | (forward.error(index, together) <= budget)
     return (
         together
         if fits.all()
-        else _scaled(forward, index, budget, (reach, together, fits), split, restlessness)
+        else _scaled(forward, index, budget, (reach, together, fits), split, volatility)
     )
 
 
-def _by_position(expression: Expression, restlessness: Errors) -> Errors:
+def _by_position(expression: Expression, volatility: Errors) -> Errors:
     """Assign both coordinates of a position its own volatility, as a distance does not depend on the axes."""
     if not (isinstance(expression, Function) and expression.name == SPAN):
-        return restlessness
+        return volatility
     x1, y1, x2, y2 = expression.parts
-    out = dict(restlessness)
+    out = dict(volatility)
     for x, y in ((x1, y1), (x2, y2)):
-        if isinstance(x, Column) and isinstance(y, Column) and {x.name, y.name} <= set(restlessness):
-            both = np.hypot(restlessness[x.name], restlessness[y.name])
+        if isinstance(x, Column) and isinstance(y, Column) and {x.name, y.name} <= set(volatility):
+            both = np.hypot(volatility[x.name], volatility[y.name])
             out |= {x.name: both, y.name: both}
     return out
 
@@ -79,7 +79,7 @@ def _scaled(
     budget: FloatArray,
     tried: tuple[Errors, Errors, BoolArray],
     split: Split,
-    restlessness: Errors,
+    volatility: Errors,
 ) -> dict[str, FloatArray]:
     """Share the budget for rows in which the shares by each input's own reach jointly exceed it.
 
@@ -93,7 +93,7 @@ def _scaled(
         name: np.minimum(values, np.maximum(forward.size(name), common)) for name, values in reach.items()
     }
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        again = _divided(forward, index, budget, capped, split, restlessness)
+        again = _divided(forward, index, budget, capped, split, volatility)
     scale = np.minimum(_largest(forward, index, budget, again), 1.0)
     return {name: np.where(fits, together[name], values * scale) for name, values in again.items()}
 
@@ -113,7 +113,7 @@ def _largest(forward: Forward, index: int, budget: FloatArray, errors: Errors) -
 
 
 def _divided(
-    forward: Forward, index: int, budget: FloatArray, reach: Errors, split: Split, restlessness: Errors
+    forward: Forward, index: int, budget: FloatArray, reach: Errors, split: Split, volatility: Errors
 ) -> dict[str, FloatArray]:
     """Share the budget by a split; an input of zero reach gets zero, one without effect is unconstrained."""
     relation = forward.relation
@@ -127,9 +127,9 @@ def _divided(
     of = rows[row]
     group = pa.array(relation.group[of])
     models = _stacked([relation.models[name] for name in names])
-    rest = [restlessness.get(name) for name in names]
+    rest = [volatility.get(name) for name in names]
     restless = np.stack([np.ones(len(budget)) if one is None else one for one in rest], axis=1)
-    question = Question(
+    question = SplitInput(
         output_keys=tuple(key.take(pa.array(relation.group[rows])) for key in relation.keys),
         output_coefficients=forward.coefficients(index)[rows],
         bound=budget[rows],
@@ -141,7 +141,7 @@ def _divided(
         lo=relation.lo[of],
         hi=relation.hi[of],
         sensitivity=budget[of] / table[of, which],
-        restlessness=np.nan_to_num(restless[of, which], nan=0.0),
+        volatility=np.nan_to_num(restless[of, which], nan=0.0),
     )
     out[of, which] = allot(split, question)
     return {name: np.ascontiguousarray(out[:, i]) for i, name in enumerate(names)}

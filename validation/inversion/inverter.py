@@ -69,7 +69,7 @@ def invert(
     evaluate: Evaluate,
     *,
     split: str = "equi",
-    restlessness: Mapping[str, Allotment] | None = None,
+    volatility: Mapping[str, Allotment] | None = None,
     inferences: bool = True,
 ) -> dict[str, Allotment]:
     """Compute the bounds of every stream's keys and attributes that keep the bounds on the output's columns.
@@ -80,11 +80,11 @@ def invert(
     bounds : bound by output column; None stands for all modelled columns
     evaluate : returns the output of a plan node
     split : name of the split (:mod:`~pulse.validation.inversion.split_heuristics`), default ``equi``
-    restlessness : volatility of each key's attributes per stream, in any one unit, default None (all equal)
+    volatility : volatility of each key's attributes per stream, in any one unit, default None (all equal)
     inferences : whether the existence of results counts and not only their values, default True
     """
     column_bounds = _by_column(plan, bounds)
-    restless = Volatility(evaluate, restlessness)
+    restless = Volatility(evaluate, volatility)
     walk = _Inversion(evaluate, get(split), restless, _tolerance(plan, bounds), inferences)
     root = evaluate(plan)
     walk.down(plan, {name: _need(root, name, one) for name, one in column_bounds.items()})

@@ -171,11 +171,11 @@ class _Condition:
         left: Relation,
         right: Relation,
         split: Split,
-        restlessness: Needs,
+        volatility: Needs,
         tolerance: Tolerance | None,
     ) -> None:
         self.node, self.left, self.right = node, left, right
-        self.split, self.restlessness, self.tolerance = split, restlessness, tolerance
+        self.split, self.volatility, self.tolerance = split, volatility, tolerance
         self.found = _Found(node, left, right)
 
     def needs(self) -> _Found:
@@ -211,10 +211,10 @@ class _Condition:
         self, rows: Relation, pairs: IntArray, predicate: Expression, *, empty_only: bool = False
     ) -> Needs:
         rest: Errors = {}
-        if self.restlessness:
+        if self.volatility:
             of_group = {
                 name: values[pairs[:, 0 if name in self.left.columns.modelled else 1]]
-                for name, values in self.restlessness.items()
+                for name, values in self.volatility.items()
             }
             rest = {name: values[rows.group] for name, values in of_group.items()}
 

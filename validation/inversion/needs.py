@@ -24,5 +24,5 @@ def smaller(a: Needs, b: Needs) -> Needs:
     return out
 
 
-PACE = "#pace"
+TUPLE_RATE = "#pace"
 """The entry for each key's tuples per second, among the volatilities of a stream's attributes."""

@@ -55,7 +55,7 @@ def decision_shares(
     relation: Relation,
     predicate: Expression,
     split: Split,
-    restlessness: Errors,
+    volatility: Errors,
     tolerance: Tolerance | None = None,
     *,
     empty_only: bool = False,
@@ -74,7 +74,7 @@ def decision_shares(
     if empty_only:
         budget = np.where(holds, np.inf, budget)
     if tolerance is None:
-        own = shares_of_margin(found, budget, rows, split, restlessness, note)
+        own = shares_of_margin(found, budget, rows, split, volatility, note)
         return {name: group_min(values, relation.group, relation.groups) for name, values in own.items()}
     out: Needs = {}
     for j, comparison in enumerate(found.comparisons):
@@ -83,7 +83,7 @@ def decision_shares(
         if tolerance.strict and not empty_only:
             limit = np.where(holds, allowed, limit)
         only = found._replace(matters=_column(found.matters.shape, j))
-        for name, values in shares_of_margin(only, limit, rows, split, restlessness, note).items():
+        for name, values in shares_of_margin(only, limit, rows, split, volatility, note).items():
             need = group_min(values, relation.group, relation.groups)
             out[name] = np.fmin(out[name], need) if name in out else need
     return out

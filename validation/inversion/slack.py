@@ -108,12 +108,12 @@ def shares_of_margin(
     budget: FloatArray,
     rows: int,
     split: Split,
-    restlessness: Errors,
+    volatility: Errors,
     note: Note | None = None,
 ) -> dict[str, FloatArray]:
     """Return shares per original row that keep every comparison that matters within ``budget`` (by part of a row)."""
     out: dict[str, FloatArray] = {}
-    of_part = {name: values[found.forward.row] for name, values in restlessness.items()}
+    of_part = {name: values[found.forward.row] for name, values in volatility.items()}
     for j in range(len(found.comparisons)):
         limit = np.where(found.matters[:, j], budget, np.inf)
         if note is not None:

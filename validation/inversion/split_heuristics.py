@@ -10,7 +10,7 @@ as itself (its *sensitivity*; 1 in the paper). A split chooses the ``b_i`` with 
     are level, equi.
 ``restless``
     minimises expected violations. If an input's residual against its model is a random walk of volatility ``r_i`` (its
-    *restlessness*: the root of its variance per unit of time), it leaves ``±b_i`` after ``(b_i / r_i)^2`` on average, so
+    *volatility*: the root of its variance per unit of time), it leaves ``±b_i`` after ``(b_i / r_i)^2`` on average, so
     all inputs violate ``sum((r_i / b_i)^2)`` times per unit of time. To minimise that subject to
     ``sum(s_i b_i) = bound``, Lagrange: ``2 r_i^2 / b_i^3 = λ s_i``, hence ``b_i ~ (r_i^2 / s_i)^(1/3)``, and with the
     constraint ``s_i b_i = bound · w_i / sum(w_j)``, ``w_i = (s_i r_i)^(2/3)``. Where all volatilities are zero, equi. The rate is
@@ -49,7 +49,7 @@ class SplitError(PulseError, ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class SplitInput:
     """The input of a split, for ``n`` outputs at once.
 
     Output ``i`` has the key ``output_keys[…][i]``, coefficients ``output_coefficients[i]`` and the bound ``bound[i]``, finite and
@@ -68,7 +68,7 @@ class Question:
     lo: FloatArray
     hi: FloatArray
     sensitivity: FloatArray
-    restlessness: FloatArray
+    volatility: FloatArray
 
     @property
     def output(self) -> IntArray:
@@ -86,7 +86,7 @@ class Question:
         return share
 
 
-Split = Callable[[Question], FloatArray]
+Split = Callable[[SplitInput], FloatArray]
 """A function that returns a bound per input."""
 
 
@@ -97,7 +97,7 @@ class Input(NamedTuple):
     attribute: str
     coefficients: FloatArray
     sensitivity: float
-    restlessness: float
+    volatility: float
 
 
 UserSplit = Callable[[tuple[Any, ...], FloatArray, float, Sequence[Input]], Sequence[float]]
@@ -110,24 +110,24 @@ def _total(values: FloatArray, output: IntArray, n: int, gather: Callable[..., N
     return out
 
 
-def equi(question: Question) -> FloatArray:
+def equi(question: SplitInput) -> FloatArray:
     """Give equal parts of the bound."""
     return question.in_proportion(np.ones(len(question.sensitivity)))
 
 
-def gradient(question: Question) -> FloatArray:
+def gradient(question: SplitInput) -> FloatArray:
     """Share in proportion to the largest ``|d model / dt|`` on the input's range, above the floor."""
     low, high, _ = bounds(derivative(question.coefficients), question.lo, question.hi)
     slope = np.maximum(np.abs(low), np.abs(high))
     return _with_floor(question, question.sensitivity * slope)
 
 
-def restless(question: Question) -> FloatArray:
+def restless(question: SplitInput) -> FloatArray:
     """Share so that the expected number of violations is minimal, above the floor."""
-    return _with_floor(question, np.cbrt(question.sensitivity * question.restlessness) ** 2)
+    return _with_floor(question, np.cbrt(question.sensitivity * question.volatility) ** 2)
 
 
-def _with_floor(question: Question, weight: FloatArray) -> FloatArray:
+def _with_floor(question: SplitInput, weight: FloatArray) -> FloatArray:
     return (1.0 - FLOOR) * question.in_proportion(weight) + FLOOR * equi(question)
 
 
@@ -169,7 +169,7 @@ def check_known_to_workers(name: str) -> None:
 
 
 def _one_by_one(function: UserSplit) -> Split:
-    def split(question: Question) -> FloatArray:
+    def split(question: SplitInput) -> FloatArray:
         out = np.empty(len(question.sensitivity))
         keys = list(zip(*(column.to_pylist() for column in question.keys), strict=True))
         of_output = list(zip(*(column.to_pylist() for column in question.output_keys), strict=True))
@@ -181,7 +181,7 @@ def _one_by_one(function: UserSplit) -> Split:
                     question.attributes[question.attribute[j]],
                     question.coefficients[j],
                     float(question.sensitivity[j]),
-                    float(question.restlessness[j]),
+                    float(question.volatility[j]),
                 )
                 for j in range(begin, end)
             ]
@@ -195,7 +195,7 @@ def _one_by_one(function: UserSplit) -> Split:
     return split
 
 
-def allot(split: Split, question: Question) -> FloatArray:
+def allot(split: Split, question: SplitInput) -> FloatArray:
     """Run a split and check that its bounds are conservative: finite, 0 or more, ``sum(s_i b_i) <= bound``."""
     if not len(question.bound):
         return np.zeros(0)

@@ -18,7 +18,7 @@ from pulse.plan.nodes import Across, Join, Mirror, Node, Project, Scan, Union, W
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.error_propagation import Errors, Forward
 from pulse.validation.inversion.key_matching import gather, group_max, mirrored, positions
-from pulse.validation.inversion.needs import PACE, Needs
+from pulse.validation.inversion.needs import TUPLE_RATE, Needs
 
 
 def pooled(streams: Mapping[str, Allotment]) -> dict[str, Allotment]:
@@ -50,7 +50,7 @@ def expected_violations(allotted: Mapping[str, Allotment], rates: Mapping[str, A
             for name, rate in known.bounds.items():
                 if name in bounds:
                     of_key += np.minimum(rate / np.maximum(bounds[name], 1e-300), 1e150) ** 2
-        total += float(np.minimum(of_key, known.bounds.get(PACE, np.full(len(known), np.inf))).sum())
+        total += float(np.minimum(of_key, known.bounds.get(TUPLE_RATE, np.full(len(known), np.inf))).sum())
     return total
 
 
@@ -86,7 +86,7 @@ class Volatility:
                 if known is None:
                     return {}
                 found = known.of(relation.keys, n)
-                own = {name: values for name, values in found.items() if name != PACE}
+                own = {name: values for name, values in found.items() if name != TUPLE_RATE}
                 return {f"{node.alias}.{name}": _finite(values) for name, values in own.items()}
             case Project():
                 return self._project(node, relation)

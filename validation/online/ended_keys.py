@@ -36,7 +36,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import encode_keys, times
 from pulse.operators.data.updates import ENDLESS, apply_updates, keys_in
 from pulse.operators.units.key_ends import NEVER, Drops
-from pulse.validation.online.rejects import placed, together
+from pulse.validation.online.rejects import admit, concat_rejects
 from pulse.validation.online.validator import Pushed, ValidationCounts, Validator
 
 _NONE = np.zeros(0, np.int64)
@@ -52,7 +52,7 @@ def push_over(validator: Validator, table: pa.Table | pa.RecordBatch, drops: Dro
     found = Relation.empty(Columns.of(schema))
     kinds: list[IntArray] = []
     misfits: list[tuple[IntArray, IntArray]] = [(_NONE, _NONE)]
-    fit, aside = placed(table, schema.key_names, schema.time)
+    fit, aside = admit(table, schema.key_names, schema.time)
     counts.tuples = counts.misplaced = table.num_rows - fit.num_rows
     for until, rows in _between_drops(fit, drops, validator):
         some = fit.take(pa.array(rows))
@@ -69,7 +69,7 @@ def push_over(validator: Validator, table: pa.Table | pa.RecordBatch, drops: Dro
         misfits.append((rows[pushed.late], rows[pushed.not_finite]))
         aside += [] if pushed.aside is None else [pushed.aside]
     late, not_finite = (np.sort(np.concatenate(some)) for some in zip(*misfits, strict=True))
-    return Pushed(found, np.concatenate([_NONE, *kinds]), counts, together(aside), late, not_finite)
+    return Pushed(found, np.concatenate([_NONE, *kinds]), counts, concat_rejects(aside), late, not_finite)
 
 
 def resumed(validator: Validator, table: pa.Table, drops: Drops) -> BoolArray:

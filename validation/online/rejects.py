@@ -9,11 +9,11 @@ from pulse.core.arrays import BoolArray
 from pulse.core.time import LIMIT
 
 FILE, ROW, PLACE = "_pulse_file", "_pulse_row", "_pulse_place"
-WHENCE = (FILE, ROW, PLACE)
+ORIGIN_COLUMNS = (FILE, ROW, PLACE)
 """Optional columns with a tuple's origin; they are passed along, so that a dead letter has it."""
 
 
-def placed(table: pa.Table, keys: tuple[str, ...], time: str) -> tuple[pa.Table, list[pa.Table]]:
+def admit(table: pa.Table, keys: tuple[str, ...], time: str) -> tuple[pa.Table, list[pa.Table]]:
     """Return the tuples with a key and a valid time, and the others with a reason."""
     aside: list[pa.Table] = []
     for name in keys:
@@ -26,7 +26,7 @@ def placed(table: pa.Table, keys: tuple[str, ...], time: str) -> tuple[pa.Table,
 
 
 def _without(table: pa.Table, bad: BoolArray, reason: str, aside: list[pa.Table]) -> pa.Table:
-    aside.append(reasoned(table.filter(pa.array(bad)), reason))
+    aside.append(add_reason(table.filter(pa.array(bad)), reason))
     return table.filter(pa.array(~bad))
 
 
@@ -47,7 +47,7 @@ def _out_of_range(column: pa.ChunkedArray) -> BoolArray:
     return beyond
 
 
-def whence(table: pa.Table, file: str, *, rows: bool) -> pa.Table:
+def with_origin(table: pa.Table, file: str, *, rows: bool) -> pa.Table:
     """Append the file's name to its tuples as a dictionary code, and with ``rows`` also each tuple's row number."""
     n = table.num_rows
     code = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([file], pa.string()))
@@ -55,16 +55,16 @@ def whence(table: pa.Table, file: str, *, rows: bool) -> pa.Table:
     return table.append_column(ROW, pa.array(np.arange(n))) if rows else table
 
 
-def whence_names(table: pa.Table) -> list[str]:
+def origin_columns(table: pa.Table) -> list[str]:
     """Return the origin columns of a table."""
-    return [name for name in WHENCE if name in table.column_names]
+    return [name for name in ORIGIN_COLUMNS if name in table.column_names]
 
 
-def reasoned(table: pa.Table, reason: str) -> pa.Table:
+def add_reason(table: pa.Table, reason: str) -> pa.Table:
     """Append the reason for rejecting tuples."""
     return table.append_column("reason", pa.array([reason] * table.num_rows, pa.string()))
 
 
-def together(aside: list[pa.Table]) -> pa.Table | None:
+def concat_rejects(aside: list[pa.Table]) -> pa.Table | None:
     """Concatenate all rejected tuples, None without any."""
     return pa.concat_tables(aside, promote_options="permissive") if aside else None

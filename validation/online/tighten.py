@@ -38,7 +38,7 @@ def loose(validator: Validator, keys: tuple[pa.Array, ...] | None = None) -> Int
     return found
 
 
-def restate(validator: Validator, rows: IntArray) -> Relation:
+def tighten(validator: Validator, rows: IntArray) -> Relation:
     """Bind these rows' models to the allotted bounds; return a segment per key from its newest tuple to its model's end."""
     state, layout, n = validator.state, validator.layout, len(rows)
     whole, real = state.whole, state.real

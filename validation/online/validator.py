@@ -40,8 +40,8 @@ from pulse.operators.data.tuple_columns import changes, check_columns, encode_ke
 from pulse.operators.data.updates import ENDLESS
 from pulse.operators.fit.predictive_spec import PredictSpec, candidates, numbers
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.inversion.needs import PACE
-from pulse.validation.online.rejects import placed, reasoned, together, whence_names
+from pulse.validation.inversion.needs import TUPLE_RATE
+from pulse.validation.online.rejects import add_reason, admit, concat_rejects, origin_columns
 
 REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}
 _CHUNK = 1 << 18  # rows validated at a time, so that temporary arrays stay in the cache
@@ -163,12 +163,14 @@ class Validator:
         table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
         schema, counts = self.spec.schema, ValidationCounts(tuples=table.num_rows)
         check_columns(table.schema, schema, "tuples")
-        table, aside = placed(
-            table.select([*needed_columns(schema), *whence_names(table)]), schema.key_names, schema.time
+        table, aside = admit(
+            table.select([*needed_columns(schema), *origin_columns(table)]), schema.key_names, schema.time
         )
         counts.misplaced = counts.tuples - table.num_rows
         if not table.num_rows:
-            return Pushed(Relation.empty(Columns.of(schema)), np.zeros(0, np.int64), counts, together(aside))
+            return Pushed(
+                Relation.empty(Columns.of(schema)), np.zeros(0, np.int64), counts, concat_rejects(aside)
+            )
         encoded = encode_keys(table, schema)
         present = np.flatnonzero(np.bincount(encoded.codes, minlength=len(encoded.keys)))
         ids = np.full(len(encoded.keys), -1, np.int64)
@@ -179,11 +181,11 @@ class Validator:
         misfits = {kind: np.sort(event[event[:, checks.KIND] == kind, checks.ROW]) for kind in REASONS}
         for kind, rows in misfits.items():
             if len(rows):
-                aside.append(reasoned(table.take(pa.array(rows)), REASONS[kind]))
+                aside.append(add_reason(table.take(pa.array(rows)), REASONS[kind]))
         updates, kinds = self._updates(event, c, err, unmodelled, place)
         self.state.whole[ids[present], key_state.CHANGE] = 0  # a code is valid within one push only
         return Pushed(
-            updates, kinds, counts, together(aside), misfits[checks.LATE], misfits[checks.NOT_FINITE]
+            updates, kinds, counts, concat_rejects(aside), misfits[checks.LATE], misfits[checks.NOT_FINITE]
         )
 
     def _validate(
@@ -295,8 +297,8 @@ class Validator:
         state = self.state
         rows = np.arange(len(state.whole))
         rows[ids] = len(rows) + np.arange(len(ids))
-        together = pa.concat_tables([state.carried, unmodelled.take(pa.array(source))])
-        state.carried = together.take(pa.array(rows)).combine_chunks()
+        concat_rejects = pa.concat_tables([state.carried, unmodelled.take(pa.array(source))])
+        state.carried = concat_rejects.take(pa.array(rows)).combine_chunks()
 
     # -- bounds -------------------------------------------------------------------------------------------
 
@@ -327,7 +329,7 @@ class Validator:
             state.real[rows, layout.own.start + a] = np.isinf(allotted)
             state.real[rows, layout.bound.start + a] = np.minimum(allotted, second.get(name, free))
 
-    def restlessness(self) -> dict[str, FloatArray]:
+    def volatility(self) -> dict[str, FloatArray]:
         """Return the recent volatility of each of :attr:`keys` per attribute, in units per root of a second.
 
         The squared steps of the residual, summed over about the last 64 tuples, per second, and the root of that: the parameter
@@ -335,7 +337,7 @@ class Validator:
         not depend on the bound in force. For a key with little history it is drawn towards the median of all keys, as if the key
         had been like that for a while before (:data:`PRIOR`), by the weighted mean of logarithms.
 
-        The entry :data:`PACE` holds tuples per second: no key can violate more often.
+        The entry :data:`TUPLE_RATE` holds tuples per second: no key can violate more often.
         """
         real, layout = self.state.real, self.layout
         squares, span = real[:, layout.squares], real[:, [layout.span]]
@@ -345,7 +347,9 @@ class Validator:
             own = span / (span + PRIOR * span[seen].mean())
             rate = rate**own * np.median(rate[seen], axis=0) ** (1.0 - own)
         pace = real[:, layout.seen] / np.maximum(span[:, 0], 1e-6)
-        return {name: rate[:, a] for a, name in enumerate(self.spec.schema.modelled_names)} | {PACE: pace}
+        return {name: rate[:, a] for a, name in enumerate(self.spec.schema.modelled_names)} | {
+            TUPLE_RATE: pace
+        }
 
     # -- keys ---------------------------------------------------------------------------------------------
 

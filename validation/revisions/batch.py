@@ -11,8 +11,8 @@ from pulse.core.arrays import IntArray
 from pulse.core.schema import StreamSchema
 from pulse.operators.data.tuple_columns import needed_columns, times
 from pulse.operators.fit.predictive_spec import numbers
-from pulse.validation.online.rejects import placed, together, whence_names
-from pulse.validation.revisions.element_matching import PAIR, Elements, sorted_out
+from pulse.validation.online.rejects import admit, concat_rejects, origin_columns
+from pulse.validation.revisions.element_matching import PAIR, Elements, classify_rows
 
 _ROW = "row of the batch"
 
@@ -32,17 +32,17 @@ class RevisionBatch:
     @classmethod
     def of(cls, table: pa.Table, schema: StreamSchema, kind: str | None) -> RevisionBatch:
         """Classify the rows of a table by its column ``kind``; without one, all are insertions."""
-        names = [*needed_columns(schema), *whence_names(table)]
+        names = [*needed_columns(schema), *origin_columns(table)]
         if kind is None:
-            good, left_out = placed(table.select(names), schema.key_names, schema.time)
+            good, left_out = admit(table.select(names), schema.key_names, schema.time)
             rows, none = np.arange(good.num_rows), np.zeros(0, np.int64)
             t = times(good, schema)[0]
             return cls(good, rows, Elements(none, none), t, table.num_rows - good.num_rows, {}, left_out)
         pair = [PAIR] if PAIR in table.column_names else []
         whole = table.select([*names, kind, *pair])
         numbered = whole.append_column(_ROW, pa.array(np.arange(table.num_rows)))
-        found = sorted_out(numbered, schema, kind)
-        good, left_out = placed(numbered, schema.key_names, schema.time)
+        found = classify_rows(numbered, schema, kind)
+        good, left_out = admit(numbered, schema.key_names, schema.time)
         left_out = [one.drop_columns([_ROW, *pair]) for one in left_out]
         place = np.full(table.num_rows + 1, -1, np.int64)  # the last: of row -1
         place[good.column(_ROW).to_numpy()] = np.arange(good.num_rows)
@@ -80,7 +80,7 @@ class RevisionBatch:
             rows = sorted(self.reasons)
             reasons = pa.array([self.reasons[row] for row in rows], pa.string())
             parts.append(self.table.take(pa.array(rows)).append_column("reason", reasons))
-        return together(parts)
+        return concat_rejects(parts)
 
 
 def in_order(elements: Elements, late: IntArray) -> Elements:

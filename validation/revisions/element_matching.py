@@ -48,7 +48,7 @@ class Elements:
         return both[both >= 0]
 
 
-class Sorted(NamedTuple):
+class ClassifiedRows(NamedTuple):
     """The rows of a batch: plain insertions, revising elements, and invalid rows by reason."""
 
     insertions: IntArray
@@ -56,7 +56,7 @@ class Sorted(NamedTuple):
     aside: dict[str, list[int]]
 
 
-def sorted_out(table: pa.Table, schema: StreamSchema, kind: str) -> Sorted:
+def classify_rows(table: pa.Table, schema: StreamSchema, kind: str) -> ClassifiedRows:
     """Classify the rows of a changelog."""
     code = kind_codes(table.column(kind))
     old = np.flatnonzero((code == OLD) | (code == DELETION))
@@ -70,7 +70,7 @@ def sorted_out(table: pa.Table, schema: StreamSchema, kind: str) -> Sorted:
     for row in np.flatnonzero(code == UNKNOWN_KIND).tolist():
         what, known = table.column(kind)[row].as_py(), ", ".join(KIND_CODES)
         aside.setdefault(f"no kind of element: expected one of {known}, got {what!r}", []).append(row)
-    return Sorted(np.flatnonzero(inserted), Elements(old, new), aside)
+    return ClassifiedRows(np.flatnonzero(inserted), Elements(old, new), aside)
 
 
 def replacements(table: pa.Table, keys: Sequence[str], kind: str) -> BoolArray:

@@ -38,7 +38,7 @@ from pulse.validation.online.validator import Pushed, ValidationCounts, Validato
 from pulse.validation.revisions.batch import RevisionBatch, in_order, log_columns, plain
 from pulse.validation.revisions.element_matching import Elements
 from pulse.validation.revisions.replay import KeyRevision, Replay
-from pulse.validation.revisions.tuple_log import Chunk, KeptLog, TupleLog
+from pulse.validation.revisions.tuple_log import Chunk, LogSnapshot, TupleLog
 
 BY_RADIUS = "radius"
 """The value in a job for a history that reaches back as far as the query's windows."""
@@ -71,10 +71,10 @@ class AcceptedTuples(NamedTuple):
     absorbed: int = 0
 
 
-class KeptHistory(NamedTuple):
+class HistorySnapshot(NamedTuple):
     """A history as data, without its job's settings."""
 
-    log: KeptLog
+    log: LogSnapshot
     anchor: ValidatorState
     segments: Relation
     fresh: list[Relation]
@@ -109,13 +109,13 @@ class History:
         return self.spec.schema
 
     @property
-    def kept(self) -> KeptHistory:
+    def kept(self) -> HistorySnapshot:
         """Return the state as data."""
-        return KeptHistory(
+        return HistorySnapshot(
             self.log.kept, self.anchor.state, self.segments, self.fresh, self.start, self.edge, self.arrived
         )
 
-    def recall(self, kept: KeptHistory) -> None:
+    def recall(self, kept: HistorySnapshot) -> None:
         """Restore a state; raise ``ValueError`` if it belongs to another stream."""
         columns = Columns.of(self.schema)
         for one in (kept.segments, *kept.fresh):

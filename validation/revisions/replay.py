@@ -16,10 +16,10 @@ from pulse.kernels.validate import key_state
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ends, keys_in
 from pulse.operators.output.diff import difference
-from pulse.operators.relational.spatial_grid import within_each
+from pulse.operators.relational.spatial_grid import clip_groups
 from pulse.operators.units.key_ends import Drops
 from pulse.validation.online.ended_keys import ended_at, push_over, separated
-from pulse.validation.online.tighten import loose, restate
+from pulse.validation.online.tighten import loose, tighten
 from pulse.validation.online.validator import Key, Validator
 from pulse.validation.revisions.absorption import InForce, TupleColumns, absorbed
 from pulse.validation.revisions.batch import RevisionBatch, plain
@@ -180,7 +180,7 @@ class Replay:
         left = pool.left()
         rows = left[np.isin(pool.code[left], dirty)]
         # An anchor's model may predate tighter bounds; results since were computed with the tighter ones.
-        restated = restate(again, loose(again))
+        restated = tighten(again, loose(again))
         tuples = pool.rows.table.take(pa.array(rows))
         pushed = again.push(tuples) if self.drops is None else push_over(again, tuples, self.drops)
         emitted, _ = apply_updates(anchored, Relation.concat([restated, pushed.updates]), voids=True)
@@ -190,7 +190,7 @@ class Replay:
         place = np.full(len(keys), -1, np.int64)
         place[dirty] = np.arange(len(dirty))
         at = place[of_row[segments.offsets[:-1]]]
-        old = within_each(segments, np.where(at >= 0, start[at], LATEST), np.full(segments.groups, LATEST))
+        old = clip_groups(segments, np.where(at >= 0, start[at], LATEST), np.full(segments.groups, LATEST))
         since, until = _changed(old, new, validator.columns(some))
         self._store_segments(some, start, new)
         first = _first(updates, validator.columns(some))
@@ -234,7 +234,7 @@ def replaced(
     for group, key in enumerate(_group_keys(held)):
         if key in code:
             from_[group] = start[code[key]]
-    rest, _ = apply_updates(within_each(held, np.full(held.groups, EARLIEST), from_), new, voids=voids)
+    rest, _ = apply_updates(clip_groups(held, np.full(held.groups, EARLIEST), from_), new, voids=voids)
     return rest
 
 

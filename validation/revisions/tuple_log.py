@@ -24,7 +24,7 @@ NEW = -1
 _LARGE = 1 << 16  # rows from which on a chunk is not merged
 
 
-class KeptChunk(NamedTuple):
+class ChunkSnapshot(NamedTuple):
     """A chunk as data, without its stream's schema."""
 
     table: pa.Table
@@ -51,7 +51,7 @@ class Chunk:
         return cls(schema, table, times(table, schema)[0], arrived, arrived)
 
     @classmethod
-    def recalled(cls, schema: StreamSchema, columns: pa.Schema, kept: KeptChunk) -> Chunk:
+    def recalled(cls, schema: StreamSchema, columns: pa.Schema, kept: ChunkSnapshot) -> Chunk:
         """Restore the chunk from :attr:`kept`; raise ``ValueError`` if its columns are not those of the stream."""
         rows = kept.table.num_rows
         if kept.table.schema != columns or any(one.shape != (rows,) for one in kept[1:4]):
@@ -62,9 +62,9 @@ class Chunk:
         return cls(schema, *kept)
 
     @property
-    def kept(self) -> KeptChunk:
+    def kept(self) -> ChunkSnapshot:
         """Return the chunk as data, without the stream's schema."""
-        return KeptChunk(self.table, self.t, self.order, self.arrived, self.number)
+        return ChunkSnapshot(self.table, self.t, self.order, self.arrived, self.number)
 
     def __len__(self) -> int:
         return len(self.t)
@@ -133,7 +133,7 @@ class Chunk:
         return self if self.rising else self.take(np.lexsort((self.order, self.t)))
 
 
-class Shelved(NamedTuple):
+class StoredChunk(NamedTuple):
     """A chunk in external storage: its number of rows and its earliest instant."""
 
     number: int
@@ -144,10 +144,10 @@ class Shelved(NamedTuple):
         return self.rows
 
 
-class KeptLog(NamedTuple):
+class LogSnapshot(NamedTuple):
     """A log as data, without its stream's schema."""
 
-    chunks: list[KeptChunk | Shelved]
+    chunks: list[ChunkSnapshot | StoredChunk]
     away: set[int]
     numbered: int
 
@@ -169,7 +169,7 @@ class TupleLog:
 
     schema: StreamSchema
     columns: pa.Schema  # of the tables
-    chunks: list[Chunk | Shelved] = field(default_factory=list)
+    chunks: list[Chunk | StoredChunk] = field(default_factory=list)
     shelf: Shelf | None = None
     away: set[int] = field(default_factory=set)  # the numbers of all chunks in external storage
     numbered: int = 0
@@ -181,15 +181,15 @@ class TupleLog:
         return {**self.__dict__, "shelf": None}
 
     @property
-    def kept(self) -> KeptLog:
+    def kept(self) -> LogSnapshot:
         """Return the state as data."""
-        chunks = [one if isinstance(one, Shelved) else one.kept for one in self.chunks]
-        return KeptLog(chunks, self.away, self.numbered)
+        chunks = [one if isinstance(one, StoredChunk) else one.kept for one in self.chunks]
+        return LogSnapshot(chunks, self.away, self.numbered)
 
-    def recall(self, kept: KeptLog) -> None:
+    def recall(self, kept: LogSnapshot) -> None:
         """Restore a state."""
         self.chunks = [
-            one if isinstance(one, Shelved) else Chunk.recalled(self.schema, self.columns, one)
+            one if isinstance(one, StoredChunk) else Chunk.recalled(self.schema, self.columns, one)
             for one in kept.chunks
         ]
         self.away, self.numbered = set(kept.away), kept.numbered
@@ -218,7 +218,7 @@ class TupleLog:
     def correct(self, found: Found, stays: BoolArray, added: Chunk) -> None:
         """Remove the found rows that do not stay, and append others."""
         begin = 0
-        kept: list[Chunk | Shelved] = []
+        kept: list[Chunk | StoredChunk] = []
         for chunk, rows in zip(self._here(), found.places, strict=True):
             gone = rows[~stays[begin : begin + len(rows)]]
             begin += len(rows)
@@ -234,7 +234,7 @@ class TupleLog:
     def leave(self, before: int) -> Chunk:
         """Remove and return the rows before an instant, in time order."""
         gone = []
-        kept: list[Chunk | Shelved] = []
+        kept: list[Chunk | StoredChunk] = []
         for one in self.chunks:
             if one.first >= before:
                 kept.append(one)
@@ -260,18 +260,18 @@ class TupleLog:
         """Return the chunks to store externally from now on, by number, and the numbers no longer needed there."""
         new: dict[int, Chunk] = {}
         for i, chunk in enumerate(self.chunks):
-            if isinstance(chunk, Shelved):
+            if isinstance(chunk, StoredChunk):
                 continue
             number = chunk.number
             if number == NEW:
                 number, self.numbered = self.numbered, self.numbered + 1
                 new[number] = replace(chunk, number=number)
-            self.chunks[i] = Shelved(number, len(chunk), chunk.first)
+            self.chunks[i] = StoredChunk(number, len(chunk), chunk.first)
         needed = {chunk.number for chunk in self.chunks}
         gone, self.away = self.away - needed, needed
         return new, gone
 
-    def _loaded(self, chunk: Chunk | Shelved) -> Chunk:
+    def _loaded(self, chunk: Chunk | StoredChunk) -> Chunk:
         if isinstance(chunk, Chunk):
             return chunk
         assert self.shelf is not None

@@ -19,7 +19,7 @@ Answered = list[tuple[int | None, int | None]]
 
 def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any]:
     """Return the figures of a model, for programs. ``answered``: when AS OF can be answered
-    (:func:`pulse.store.versions.as_of_spans.remembered`).
+    (:func:`pulse.store.versions.as_of_spans.as_of_spans`).
     """
     whole = sum(source.bytes for source in manifest.sources)
     known = all(source.modelled is not None for source in manifest.sources)

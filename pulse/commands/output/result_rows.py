@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.runtime.jobs.result_log import stretches
+from pulse.runtime.jobs.result_log import row_ranges
 
 _PLACED = ("kind", "ref", "lo", "hi", "now", "batch", "position")
 
@@ -23,7 +23,7 @@ def for_people(rows: pa.Table) -> pa.Table:
     """
     if not rows.num_columns:
         return rows
-    begin, end = stretches(rows)
+    begin, end = row_ranges(rows)
     lo, hi = (rows.column(name).to_numpy() for name in ("lo", "hi"))
     keys = rows.column_names[: rows.column_names.index("ref")]
     curves = [one.name for one in rows.schema if pa.types.is_list(one.type) and one.name != "lineage"]
@@ -43,7 +43,7 @@ def for_programs(rows: pa.Table) -> list[str]:
     """Format result segments as lines of JSON: their columns as they are, and begin and end."""
     if not rows.num_rows:
         return []
-    begin, end = stretches(rows)
+    begin, end = row_ranges(rows)
     rows = rows.append_column("begin", instants(begin, zone="Z")).append_column(
         "end", instants(end, zone="Z")
     )

@@ -47,7 +47,7 @@ from pulse.core.segment.columns import column, from_columns, from_table
 from pulse.core.segment.ids import own_lineage, segment_ids
 from pulse.core.segment.order import Ranges, covering, is_in_order, narrow, time_order
 from pulse.core.segment.rules import check_overlaps, validate
-from pulse.core.segment.updates import settle
+from pulse.core.segment.updates import truncate_overlaps
 from pulse.core.time import format_instant, to_microseconds
 from pulse.kernels.polynomial.arithmetic import evaluate
 
@@ -361,7 +361,7 @@ class SegmentBatch:
             raise SegmentError(
                 "apply_updates: revisions are not updates (semantics 7.1); apply the changelog first"
             )
-        keep, hi = settle(self.ranges)
+        keep, hi = truncate_overlaps(self.ranges)
         return self._with_ranges(self.lo, hi).filter(keep)
 
     # -- used -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from pulse.core.segment.order import Ranges
 _NANOSECONDS = 1e9
 
 
-def settle(ranges: Ranges) -> tuple[BoolArray, FloatArray]:
+def truncate_overlaps(ranges: Ranges) -> tuple[BoolArray, FloatArray]:
     """Return the mask of rows, in order of arrival, that remain at rest, and the ``hi`` of every row after truncation."""
     n = len(ranges.ref)
     keep = np.ones(n, dtype=bool)

@@ -30,11 +30,11 @@ from pulse.core.expression import (
 from pulse.stream.units.affine import IDENTITY, Affine, exact
 
 
-def restated(expression: Expression, maps: Mapping[str, Affine]) -> Affine | None:
+def affine_image(expression: Expression, maps: Mapping[str, Affine]) -> Affine | None:
     """Return the map of an expression's values under these maps of its columns; columns without a map do not change.
 
     >>> difference = Arithmetic("-", Column("x"), Column("y"))
-    >>> restated(difference, {"x": Affine(2, 1), "y": Affine(2, 5)}), restated(difference, {"x": Affine(2)})
+    >>> affine_image(difference, {"x": Affine(2, 1), "y": Affine(2, 5)}), affine_image(difference, {"x": Affine(2)})
     (Affine('y * 2 - 4'), None)
     """
     if all(maps.get(name, IDENTITY).is_identity for name in columns_of(expression)):

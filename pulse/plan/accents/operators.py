@@ -26,7 +26,7 @@ class Abort(Exception):
     """An operator cannot continue: the query ends here."""
 
 
-class Known(NamedTuple):
+class OperatorState(NamedTuple):
     """The accent state of an operator, without what its plan implies. ``derived``: the units of its derived outputs' inputs,
     and of these outputs.
     """
@@ -119,14 +119,14 @@ class Operator:
         return step.passed
 
     @property
-    def known(self) -> Known:
+    def known(self) -> OperatorState:
         """Return the accent state so far."""
         derived, state = None if self._derived is None else self._derived.units, self._state
         if state is None:
-            return Known((), Units(), {}, NO_PROMISES, derived)
-        return Known(state.sides, state.units, state.exists, state.domain, derived)
+            return OperatorState((), Units(), {}, NO_PROMISES, derived)
+        return OperatorState(state.sides, state.units, state.exists, state.domain, derived)
 
-    def recall(self, known: Known) -> None:
+    def recall(self, known: OperatorState) -> None:
         """Restore a state; raise a ``ValueError`` if it belongs to another operator."""
         sides, units, exists, domain, derived = known
         own = 0 if self._state is None else len(self._state.sides)
@@ -184,7 +184,7 @@ class Operators:
         *,
         domains: Mapping[str, Domain] | None = None,
         mode: Mode = "accumulate",
-        state: tuple[Known, ...] | None = None,
+        state: tuple[OperatorState, ...] | None = None,
         careful: frozenset[str] = frozenset(),
     ) -> None:
         self._root = operator_of(plan, domains or {}, mode, careful)
@@ -194,7 +194,7 @@ class Operators:
                 one.recall(known)
 
     @property
-    def state(self) -> tuple[Known, ...]:
+    def state(self) -> tuple[OperatorState, ...]:
         """Return the state of the operators, from the top."""
         return tuple(one.known for one in every_operator(self._root))
 

@@ -23,7 +23,7 @@ from fractions import Fraction
 
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Expression, columns_of, transform
-from pulse.plan.accents.affine_image import restated
+from pulse.plan.accents.affine_image import affine_image
 from pulse.plan.accents.derived import DerivedOutput
 from pulse.plan.nodes import (
     Across,
@@ -175,7 +175,7 @@ def _project(node: Project) -> Handling:
 def _expression(name: str, expression: Expression, before: Columns) -> DerivedOutput:
     inputs = tuple(sorted(columns_of(expression) & set(before.modelled)))
     return DerivedOutput(
-        name, inputs, lambda maps: restated(expression, maps), isinstance(expression, Column)
+        name, inputs, lambda maps: affine_image(expression, maps), isinstance(expression, Column)
     )
 
 

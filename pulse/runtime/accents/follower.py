@@ -115,21 +115,21 @@ class Follower:
 
     def __post_init__(self) -> None:
         self.output_units = self.propagation.output_units(self._answer_time)
-        for name, options in self.predictor.hears.items():
+        for name, options in self.predictor.accent_options.items():
             self.streams.setdefault(name, AccentState.of(options))
 
     def hear(
         self, tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]] | None = None
     ) -> DecodedBatch:
         """Decode a batch: admit new lines of logs, then accents among the rows, and convert the tuples to base units."""
-        if not self.predictor.hears:
+        if not self.predictor.accent_options:
             return DecodedBatch(tables, tables, {})
         before, count, new = self.output_units, 0, list[tuple[str, Control]]()
         came, found = dict(tables), dict(tables)
         aside: dict[str, pa.Table] = {}
         refused: dict[str, pa.Table] = {}
         recorded: dict[str, pa.Table] = {}
-        for stream, options in self.predictor.hears.items():
+        for stream, options in self.predictor.accent_options.items():
             self._carry_over(stream)
             rows: IntArray | None = None
             bad: list[pa.Table] = []
@@ -168,12 +168,12 @@ class Follower:
     def emit(self, decoded: DecodedBatch, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
         """Convert changes to output units; ``held`` and ``after`` are the results at rest before and after them."""
         return changes_in_output_units(
-            self.predictor.standing, (decoded.before, self.output_units), (held, after), changes
+            self.predictor.continuous, (decoded.before, self.output_units), (held, after), changes
         )
 
     def as_recorded(self, stream: str, aside: pa.Table, decoded: DecodedBatch) -> pa.Table:
         """Restore a validator's rejects to their recorded values, with nulls for attributes that the query does not read."""
-        options = self.predictor.hears.get(stream)
+        options = self.predictor.accent_options.get(stream)
         if options is None:
             return decode_keys(aside)
         if stream in decoded.recorded:
@@ -197,7 +197,7 @@ class Follower:
     @property
     def snapshot(self) -> AccentSnapshot | None:
         """The state kept between batches; None if the job follows no accents."""
-        return self.state if self.predictor.hears else None
+        return self.state if self.predictor.accent_options else None
 
     # -- freeing state --------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Follower:
 
     def settle(self, now: int | None, watermark: int | None, validators: Mapping[str, Validator]) -> None:
         """Free, after a batch, state that no later tuple or result needs, and the validators' state of closed keys."""
-        if not self.predictor.hears:
+        if not self.predictor.accent_options:
             return
         for name, one in self.streams.items():
             keys = self.predictor.specs[name].schema.key_names
@@ -228,7 +228,7 @@ class Follower:
             return
         horizon = watermark - reach_behind(self.predictor)
         for name, one in self.streams.items():
-            one.compact(horizon, self._time(name), self.predictor.hears[name].column is not None)
+            one.compact(horizon, self._time(name), self.predictor.accent_options[name].column is not None)
         size = self.propagation.size
         self.propagation.compact(self.predictor, horizon)
         passed = [where for until, where in self.closing if until <= horizon]
@@ -240,11 +240,11 @@ class Follower:
 
     def _carry_over(self, stream: str) -> None:
         keys = self.predictor.specs[stream].schema.key_names
-        self.streams[stream].carry_over(self.predictor.hears[stream].column is not None, keys)
+        self.streams[stream].carry_over(self.predictor.accent_options[stream].column is not None, keys)
 
     def _answer_names(self, stream: str) -> Mapping[str, str] | None:
         """The answer's names of a stream's key columns; None if some are lost or a row depends on more than one key."""
-        query = self.predictor.standing
+        query = self.predictor.continuous
         leaves = [leaf for leaf in scans(query.query.plan) if leaf.stream == stream]
         found: dict[str, str] = {}
         for leaf in leaves:
@@ -252,7 +252,7 @@ class Follower:
                 out = followed(query.query.plan, f"{leaf.alias}.{name}")
                 if out is None or found.setdefault(name, out) != out:
                     return None
-        return found if query.treats_keys_apart else None
+        return found if query.separates_keys else None
 
     # -- accents --------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Follower:
             if control is not None:
                 last = max(last, control.position)
                 parsed.append((place, control))
-        options, schema = self.predictor.hears[stream], self.predictor.specs[stream].schema
+        options, schema = self.predictor.accent_options[stream], self.predictor.specs[stream].schema
         places = [place for place, _ in parsed] if inside else None
         try:
             return one.take([control for _, control in parsed], places, options, schema), bad
@@ -290,7 +290,7 @@ class Follower:
         return taken, bad
 
     def _ignores(self, stream: str, control: Control) -> bool:
-        policy = self.predictor.hears[stream].policy
+        policy = self.predictor.accent_options[stream].policy
         return isinstance(control, Accent) and policy.choice(control) == "ignore"
 
     def _encoded_keys(self, stream: str) -> tuple[str, ...]:
@@ -302,7 +302,7 @@ class Follower:
 
     @property
     def _answer_time(self) -> str:
-        return self.predictor.standing.query.plan.columns.time
+        return self.predictor.continuous.query.plan.columns.time
 
     # -- tuples ---------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class Follower:
 
         ``rows`` are the tuples' places, if accents are among them.
         """
-        one, options, time = self.streams[stream], self.predictor.hears[stream], self._time(stream)
+        one, options, time = self.streams[stream], self.predictor.accent_options[stream], self._time(stream)
         by = time if options.column is None else ROW
         if by == time and len(one):
             at = instants(table.column(time))
@@ -336,7 +336,7 @@ def reach_behind(predictor: Predictor) -> int:
     A silent key is freed once its model has expired; results extend back over windows and retained histories.
     """
     longest = max((one.horizon for one in predictor.specs.values()), default=0)
-    return longest + predictor.standing.radius + anchored_behind(predictor) + 2 * GRACE
+    return longest + predictor.continuous.radius + anchored_behind(predictor) + 2 * GRACE
 
 
 def follow(
@@ -346,7 +346,7 @@ def follow(
     assert prediction.state is not None
     held = prediction.state.results
     emission = prediction.push(decoded.tables, watermark, decoded.drops, decoded.shifts)
-    if not follower.predictor.hears:
+    if not follower.predictor.accent_options:
         return emission
     changes = follower.emit(decoded, held, prediction.state.results, emission.changes)
     return replace(emission, changes=changes, **with_aside(emission, follower, decoded, changes.num_rows))

@@ -41,7 +41,7 @@ class Logs:
     def of(cls, job: Job, predictor: Predictor, read: Mapping[str, int] | None = None) -> Logs:
         """Find the logs and split tables of a job's streams; ``read`` gives the positions reached before."""
         files, splits = {}, {}
-        for name, options in predictor.hears.items():
+        for name, options in predictor.accent_options.items():
             stream = job.streams[name]
             if stream.accent_log is not None:
                 files[name] = Path(stream.accent_log)

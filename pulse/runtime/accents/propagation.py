@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.plan.accents.derived import described
-from pulse.plan.accents.operators import Known, Operators
+from pulse.plan.accents.operators import Operators, OperatorState
 from pulse.plan.accents.routes import route
 from pulse.plan.accents.trace import ended
 from pulse.plan.nodes import Node
@@ -59,8 +59,10 @@ class AccentPropagation:
     inputs: dict[tuple[str, str], CompactedMaps] = field(default_factory=dict)
     closed: dict[str, Description] = field(default_factory=dict)
     tail: list[tuple[str, Control]] = field(default_factory=list)
-    before: tuple[Known, ...] | None = None  # state of the operators before the tail; None: not set up yet
-    after: tuple[Known, ...] | None = None
+    before: tuple[OperatorState, ...] | None = (
+        None  # state of the operators before the tail; None: not set up yet
+    )
+    after: tuple[OperatorState, ...] | None = None
     ending: Ending | None = None
 
     def add(self, predictor: Predictor, new: Iterable[tuple[str, Control]]) -> None:
@@ -68,7 +70,7 @@ class AccentPropagation:
         more = sorted(new, key=lambda pair: pair[1].position)
         if not more:
             return
-        routes = _routes(predictor.standing.query.plan, predictor.mode) if self.before is None else {}
+        routes = _routes(predictor.continuous.query.plan, predictor.mode) if self.before is None else {}
         if self.before is None and all(self._take_route(predictor, routes, *one) for one in more):
             self.tail += more
             return
@@ -93,7 +95,7 @@ class AccentPropagation:
         """
         if sum(pair[1].position <= horizon for pair in self.tail) < COMPACT_AT:
             return
-        time = predictor.standing.query.plan.columns.time
+        time = predictor.continuous.query.plan.columns.time
         results = (*self.altered.values(), *self.ends.values())
         horizon = min((one.compactable_until(horizon, time) for one in results), default=horizon)
         self.tail.sort(key=lambda pair: pair[1].position)
@@ -137,10 +139,10 @@ class AccentPropagation:
         """Apply a control by its route; False if it has none and must go through the operators."""
         if isinstance(control, Punctuation):
             return True
-        options = predictor.hears[stream]
+        options = predictor.accent_options[stream]
         if not isinstance(control.primitive, AlterData) or options.policy.choice(control) == "exception":
             return False
-        plan, columns = predictor.standing.query.plan, control.description.attributes
+        plan, columns = predictor.continuous.query.plan, control.description.attributes
         key = stream, control.attribute, control.primitive.alpha, columns
         if key not in routes:
             routes[key] = route(plan, *key, predictor.mode)
@@ -154,15 +156,19 @@ class AccentPropagation:
 
     # -- through the operators ------------------------------------------------------------------------------
 
-    def _operators(self, predictor: Predictor, state: tuple[Known, ...] | None) -> Operators:
-        domains = {name: one.domain for name, one in predictor.hears.items()}
-        plan = predictor.standing.query.plan
+    def _operators(self, predictor: Predictor, state: tuple[OperatorState, ...] | None) -> Operators:
+        domains = {name: one.domain for name, one in predictor.accent_options.items()}
+        plan = predictor.continuous.query.plan
         # The next description may use an altered attribute, whatever came before.
         return Operators(
-            plan, domains=domains, mode=predictor.mode, state=state, careful=frozenset(predictor.hears)
+            plan,
+            domains=domains,
+            mode=predictor.mode,
+            state=state,
+            careful=frozenset(predictor.accent_options),
         )
 
-    def _set_up(self, predictor: Predictor) -> tuple[Known, ...]:
+    def _set_up(self, predictor: Predictor) -> tuple[OperatorState, ...]:
         """The operators' state after all compacted controls; their output is already recorded."""
         operators = self._operators(predictor, None)
         for (stream, name), maps in self.inputs.items():
@@ -184,13 +190,13 @@ class AccentPropagation:
     def _push(
         self,
         predictor: Predictor,
-        state: tuple[Known, ...] | None,
+        state: tuple[OperatorState, ...] | None,
         controls: Iterable[tuple[str, Control]],
-    ) -> tuple[Known, ...]:
+    ) -> tuple[OperatorState, ...]:
         operators = self._operators(predictor, state)
         out: tuple[Control, ...] = ()
         for stream, one in controls:
-            options = predictor.hears[stream]
+            options = predictor.accent_options[stream]
             if isinstance(one, Accent) and options.policy.choice(one) == "exception":
                 message = f"stream {stream}: the policy is to stop at {one} on '{one.attribute}'"
                 reason = ended(one, message)

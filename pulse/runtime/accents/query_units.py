@@ -110,13 +110,13 @@ class OutputUnits:
 class JobAccents:
     """The input units of a plan's streams, by scan name, and its output units. Picklable."""
 
-    undoing: Mapping[str, InputUnits] = field(default_factory=dict)
-    restating: OutputUnits | None = None
+    input_units: Mapping[str, InputUnits] = field(default_factory=dict)
+    output_units: OutputUnits | None = None
 
     @property
     def ends(self) -> str:
         """The reason why the query ends at an accent; empty if it continues."""
-        return "" if self.restating is None or self.restating.end is None else self.restating.reason
+        return "" if self.output_units is None or self.output_units.end is None else self.output_units.reason
 
     def check_end(self, emitted: Any) -> None:
         """Raise the error of a query that ends at an accent, with the answer so far."""

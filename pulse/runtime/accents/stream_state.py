@@ -38,7 +38,7 @@ from pulse.stream.descriptions.value_classes import first_whole
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.recorded_units import Move, coming
 from pulse.stream.units.step_maps import EXACT, Alteration, Steps
-from pulse.validation.online.rejects import reasoned
+from pulse.validation.online.rejects import add_reason
 from pulse.validation.online.validator import Validator
 
 UNDECLARED = "not among the keys that the job declares"
@@ -393,7 +393,7 @@ def _without(
 
 
 def _with_reason(table: pa.Table, rows: IntArray, reason: str) -> list[pa.Table]:
-    return [reasoned(table.take(pa.array(rows)), reason)] if len(rows) else []
+    return [add_reason(table.take(pa.array(rows)), reason)] if len(rows) else []
 
 
 def of_keys(where: Description, keys: Collection[str]) -> Description:

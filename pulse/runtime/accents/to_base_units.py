@@ -14,7 +14,7 @@ from pulse.runtime.accents.compacted_maps import CompactedMaps, steps_of
 from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.step_maps import Alteration, Steps
-from pulse.validation.online.rejects import PLACE, WHENCE
+from pulse.validation.online.rejects import ORIGIN_COLUMNS, PLACE
 
 ROW = "\0row"  # column of row places; no attribute has such a name
 
@@ -136,7 +136,7 @@ def restore_recorded(aside: pa.Table, recorded: pa.Table) -> pa.Table:
     own = recorded.take(aside.column(PLACE))
     rebased = np.zeros(aside.num_rows, bool)
     for place, name in enumerate(aside.column_names):
-        if name in own.column_names and name not in WHENCE:
+        if name in own.column_names and name not in ORIGIN_COLUMNS:
             came = own.column(name)
             rebased |= np.array(
                 [a != b for a, b in zip(aside.column(name).to_pylist(), came.to_pylist(), strict=True)], bool

@@ -23,7 +23,7 @@ from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.recorded_units import Move, RawUnits, absence, coming, recorded_units
 from pulse.stream.units.unit_map import Units
-from pulse.validation.online.rejects import reasoned
+from pulse.validation.online.rejects import add_reason
 
 CONTRADICTS = "an earlier punctuation excludes this tuple"
 _NUMBER = "\0number"  # column of row numbers; no attribute has such a name
@@ -147,7 +147,7 @@ def rebase_tuples(to_base: RawUndo, table: pa.Table, at: IntArray) -> RecordedTu
     aside: list[pa.Table] = []
 
     def leave(rows: pa.Table, reason: str, _: bool) -> None:
-        aside.append(reasoned(table.take(rows.column(_NUMBER)), reason))
+        aside.append(add_reason(table.take(rows.column(_NUMBER)), reason))
 
     with_numbers = table.append_column(_NUMBER, pa.array(np.arange(table.num_rows)))
     (batch,) = with_numbers.combine_chunks().to_batches() or [

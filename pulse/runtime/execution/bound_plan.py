@@ -107,8 +107,10 @@ class BoundPlan:
     def reading(self, fragment: Fragment) -> Reading:
         """Return what a fragment over scans reads."""
         own = tuple(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
-        undoing = self.accents.undoing.get(own[0].stream)
-        return reading(self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage, undoing=undoing)
+        input_units = self.accents.input_units.get(own[0].stream)
+        return reading(
+            self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage, input_units=input_units
+        )
 
     def keys(self, fragment: Fragment) -> Expression:
         """Return the predicate on keys that the fragment reads: those that any of its scans needs."""

@@ -48,7 +48,7 @@ from pulse.plan.nodes import (
     Window,
     walk,
 )
-from pulse.runtime.predict.unknown_keys import Ends, doubted
+from pulse.runtime.predict.unknown_keys import Ends, downgrade_unknown
 
 SHARED_BYTES = 1 << 29
 """Samples of windows that the variants of a sweep share, per worker."""
@@ -165,7 +165,7 @@ class FragmentEvaluation:
                 made = across_operator(node).segments(self._segments(input, is_selective(input) or possible))
                 if not self._unknown:
                     return made
-                return doubted(made, node, self._unknown, left_out=self._bounded_only)
+                return downgrade_unknown(made, node, self._unknown, left_out=self._bounded_only)
             case Union(members):
                 return UnionOperator().segments([self._segments(one, possible) for one in members])
             case Mirror(input, swaps):

@@ -118,8 +118,8 @@ def result_of(
     if job.summary:
         return to_batch(of_samples(samples_of(job, evaluation, root, bucket)), job.columns.modelled)
     samples, altered = _sampled(job, evaluation, root, bucket), None
-    if job.accents.restating is not None:
-        samples, altered = job.accents.restating.on_stretches(samples)
+    if job.accents.output_units is not None:
+        samples, altered = job.accents.output_units.on_stretches(samples)
     return to_tuples(samples, job.query.select, possible=job.query.possible, altered=altered)
 
 
@@ -131,8 +131,8 @@ def segments_of(
     if not job.query.possible:
         relation = without_possible(relation)
     _check(job, BoundCheck(job.errors).segments(relation) if job.errors else None)
-    if job.accents.restating is not None:
-        relation = job.accents.restating.segments(relation)
+    if job.accents.output_units is not None:
+        relation = job.accents.output_units.segments(relation)
     return _selected(relation, job.columns)
 
 
@@ -141,7 +141,7 @@ def samples_of(
 ) -> Samples:
     """Return the result at the query's rate, checked likewise."""
     samples = _sampled(job, evaluation, root, bucket)
-    return samples if job.accents.restating is None else job.accents.restating.samples(samples)
+    return samples if job.accents.output_units is None else job.accents.output_units.samples(samples)
 
 
 def _sampled(

@@ -109,7 +109,7 @@ class Reading:
     stored: ModelRef
     attributes: tuple[str, ...]  # modelled and unmodelled, in the stream's order
     lineage: bool = False
-    undoing: InputUnits | None = None  # alterations of recorded data to undo in its segments
+    input_units: InputUnits | None = None  # alterations of recorded data to undo in its segments
 
 
 def reading(
@@ -118,14 +118,14 @@ def reading(
     scans: tuple[Scan, ...],
     *,
     lineage: bool,
-    undoing: InputUnits | None = None,
+    input_units: InputUnits | None = None,
 ) -> Reading:
     """Return the reading that serves all these scans of one stream, stored with these columns."""
     every = (*columns.modelled, *columns.unmodelled_names)
     needed = {name for scan in scans for name in _needed(scan, every)}
-    if undoing is not None:
-        needed |= undoing.columns & set(every)
-    return Reading(model, tuple(name for name in every if name in needed), lineage, undoing)
+    if input_units is not None:
+        needed |= input_units.columns & set(every)
+    return Reading(model, tuple(name for name in every if name in needed), lineage, input_units)
 
 
 def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
@@ -172,7 +172,7 @@ def _relation(
         assert unit is not None
         table = read_unit(model, unit, _names(columns))
     relation = Relation.from_table(table, columns, lineage=causes)
-    return relation if reading.undoing is None else reading.undoing.segments(relation)
+    return relation if reading.input_units is None else reading.input_units.segments(relation)
 
 
 def _names(columns: Columns) -> list[str]:

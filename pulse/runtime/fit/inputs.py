@@ -24,7 +24,7 @@ from pulse.runtime.fit.pipeline import FitOutcome, Staging
 from pulse.runtime.fit.worker import FileJob, FitJob
 from pulse.runtime.io.arrow_input import as_table, is_paths, is_spark
 from pulse.store.manifest import Source
-from pulse.store.tuples.source_files import remember
+from pulse.store.tuples.source_files import source_entry
 from pulse.stream.accents.log import AccentLog
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class FileInput:
 
     def source(self) -> dict[str, Any]:
         """Return the files and how they were read."""
-        return remember(self.format, self.files())
+        return source_entry(self.format, self.files())
 
     def statements(self) -> list[str]:
         return self.format.statements()
@@ -195,7 +195,7 @@ class _UnfiledInput:
         """Do nothing: there is no header."""
 
     def source(self) -> dict[str, Any]:
-        return remember(None, ())
+        return source_entry(None, ())
 
     def statements(self) -> list[str]:
         return []

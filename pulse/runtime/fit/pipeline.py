@@ -28,7 +28,7 @@ from pulse.store.atomic_publish import staged
 from pulse.store.errors import HeldAlreadyError, StoreError
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
 from pulse.store.model import Model
-from pulse.store.tuples.source_files import check_new, remember
+from pulse.store.tuples.source_files import check_new, source_entry
 from pulse.store.writers import merge_statistics, remove_temporary, write_segments
 from pulse.stream.accents.log import AccentLog
 
@@ -89,12 +89,12 @@ def _clear(staging: Path) -> None:
 class Provenance:
     """The origin of the tuples, for the manifest.
 
-    ``source``: where tuples that are not kept can be read again (:func:`pulse.store.tuples.source_files.remember`). ``accents``
-    are those of all the data, including what the model held before.
+    ``source``: where tuples that are not kept can be read again (:func:`pulse.store.tuples.source_files.source_entry`).
+    ``accents`` are those of all the data, including what the model held before.
     """
 
     sources: tuple[Source, ...]
-    source: Mapping[str, Any] = field(default_factory=lambda: remember(None, ()))
+    source: Mapping[str, Any] = field(default_factory=lambda: source_entry(None, ()))
     statements: tuple[str, ...] = ()
     accents: AccentLog | None = None
 

@@ -34,7 +34,7 @@ from pulse.runtime.fit.pipeline import Progress, Provenance, make_model
 from pulse.runtime.fit.rejects import ASIDE, REFUSE
 from pulse.runtime.fit.retention import Keep
 from pulse.store.accent_log import continued, log_from
-from pulse.store.atomic_publish import check_apart, check_free
+from pulse.store.atomic_publish import check_free, check_inputs_outside
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from pulse.stream.accents.log import AccentLog
@@ -115,7 +115,7 @@ class FitRequest:
         """Fit the data into a folder; ``accents`` are those of the data, added after those of a model that is appended to."""
         check_free(out.absolute(), replace=overwrite or append)
         if overwrite:
-            check_apart(out, self.data.files())
+            check_inputs_outside(out, self.data.files())
         if append and (out / FILE).is_file():
             old = Model(out)
             accents = continued(old.accents, accents, old.manifest.end)

@@ -24,7 +24,7 @@ from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ends, in_other, is_over, keys_in
 from pulse.operators.output.diff import Changes, change_schema, difference
-from pulse.operators.relational.spatial_grid import clip, within_each
+from pulse.operators.relational.spatial_grid import clip, clip_groups
 from pulse.plan.nodes import Across, Node, Scan, Union, Window, scans, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
@@ -127,11 +127,11 @@ class ContinuousQuery:
     ) -> tuple[Relation, Solved]:
         """Return the results after updates, each key's from its first update on; dropped results are not reported."""
         starts = {stream: _starts(one) for stream, one in updates.items()}
-        if not self.treats_keys_apart:  # keys that are known again changed from when they became unknown
+        if not self.separates_keys:  # keys that are known again changed from when they became unknown
             for stream, (keys, at) in starts.items():
                 before = ends_known(state.streams[stream])
                 starts[stream] = keys, np.minimum(at, _known(keys, before, FAR, len(at)))
-        if not (self.treats_keys_apart and state.lagging):
+        if not (self.separates_keys and state.lagging):
             starts = {
                 stream: (keys, np.maximum(at, state.watermark)) for stream, (keys, at) in starts.items()
             }
@@ -186,12 +186,12 @@ class ContinuousQuery:
         touched = self._touched(results, new, keys)
         held = results.select_groups(np.flatnonzero(touched))
         old_from, new_from = (self._firsts(one, starts or {}, since, since) for one in (held, new))
-        new = within_each(new, new_from, np.full(new.groups, until))
-        before = within_each(held, old_from, np.full(held.groups, until))
+        new = clip_groups(new, new_from, np.full(new.groups, until))
+        before = clip_groups(held, old_from, np.full(held.groups, until))
         changes = difference(selected(before, self.output), selected(new, self.output))
         stays = [
             results.select_groups(np.flatnonzero(~touched)),
-            within_each(held, np.full(held.groups, -FAR), old_from),
+            clip_groups(held, np.full(held.groups, -FAR), old_from),
             *([clip(held, until, FAR)] if until < FAR else []),
         ]
         return Relation.concat([*stays, new]).merged(), Solved(changes, count, new, evaluation)
@@ -216,10 +216,10 @@ class ContinuousQuery:
             if alone and stream in some:
                 floor = _known(relation.keys, some[stream], watermark, relation.groups)
             streams[stream] = _ending_after(
-                relation, floor - self.radius - GRACE, newest=not self.treats_keys_apart
+                relation, floor - self.radius - GRACE, newest=not self.separates_keys
             )
         results = _ending_after(state.results, self._firsts(state.results, some, watermark, first))
-        reached = watermark if self.treats_keys_apart else max(first, state.watermark)
+        reached = watermark if self.separates_keys else max(first, state.watermark)
         return ContinuousQueryState(streams, results, reached, lagging is not None)
 
     def of_keys(self, relation: Relation, updates: Relation) -> Relation:
@@ -252,7 +252,7 @@ class ContinuousQuery:
         }
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
         leaves = tuple(dict.fromkeys(scans(self.plan)))
-        if not self.treats_keys_apart:
+        if not self.separates_keys:
             inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
             unknown: dict[Node, Ends] = {leaf: ends_of(streams[leaf.stream], leaf) for leaf in leaves}
             found, evaluation = self._evaluated(inputs, home, unknown)
@@ -294,20 +294,20 @@ class ContinuousQuery:
         return without_bound(found.without_empty_groups()), evaluation
 
     @property
-    def treats_keys_apart(self) -> bool:
+    def separates_keys(self) -> bool:
         """Return whether no result depends on keys other than its own."""
         return not any(isinstance(node, (Across, Union)) for node in walk(self.plan))
 
     @property
     def alone(self) -> bool:
         """Return whether every result depends on one key of one scan."""
-        return self.treats_keys_apart and len(dict.fromkeys(scans(self.plan))) == 1
+        return self.separates_keys and len(dict.fromkeys(scans(self.plan))) == 1
 
     def _touched(
         self, results: Relation, new: Relation, keys: Mapping[str, tuple[pa.Array, ...]]
     ) -> BoolArray:
         """Return which groups of the old results are solved again: all, or those with a changed key among their keys."""
-        if not self.treats_keys_apart or not results.groups:
+        if not self.separates_keys or not results.groups:
             return np.ones(results.groups, bool)
         touched = in_other(results, new)
         for stream, changed in keys.items():
@@ -333,7 +333,7 @@ class ContinuousQuery:
     def _firsts(self, results: Relation, instants: Instants, other: int, unknown: int) -> IntArray:
         """Return per result group the first instant of its keys: ``other`` where none has one, ``unknown`` where its input keys
         cannot be derived from it."""
-        if not self.treats_keys_apart:
+        if not self.separates_keys:
             return np.full(results.groups, unknown)
         found = np.full(results.groups, FAR)
         for leaf in dict.fromkeys(scans(self.plan)):

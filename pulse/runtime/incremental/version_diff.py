@@ -41,7 +41,7 @@ from pulse.runtime.execution.region_scan import Spans, read_around, spans_of
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import selected
 from pulse.store.model_ref import ModelRef
-from pulse.store.versions.changed_regions import everywhere, touched
+from pulse.store.versions.changed_regions import changed_regions, everywhere
 
 GRACE = 2_000_000
 """Microseconds read beyond the windows' reach: ends of segments are real numbers."""
@@ -116,7 +116,7 @@ class VersionDiff:
         """Widen regions to what is read. Where segments are converted to base units on reading, everything before is needed:
         bounds of integrals carry on."""
         far = 2 * (max(self.reach) + GRACE)
-        converted = any(one.alters for side in self.accents for one in side.undoing.values())
+        converted = any(one.alters for side in self.accents for one in side.input_units.values())
         return regions.widened(LATEST if converted else far, far)
 
     def pieces(self) -> list[VersionDiff]:
@@ -147,7 +147,7 @@ class VersionDiff:
                     regions = self._around(self.regions[scan.stream]).merged()
                 columns = self.stored_columns(scan.stream)
                 rows = read_around(stored[scan.stream].open(), columns, self.inputs, regions)
-                to_base = accents.undoing.get(scan.stream)
+                to_base = accents.input_units.get(scan.stream)
                 found[scan.stream] = rows if to_base is None else to_base.segments(rows)
         return found
 
@@ -201,7 +201,7 @@ def prepare_revised(
     old = {name: old.get(name, fixed[name]).pinned() for name in names}
     new = {name: new.get(name, fixed[name]).pinned() for name in names}
     accents = job_accents(query.plan, old, evolution), job_accents(query.plan, new, evolution)
-    regions = {name: touched(old[name].open(), new[name].open()) for name in names}
+    regions = {name: changed_regions(old[name].open(), new[name].open()) for name in names}
     if accents[0] != accents[1]:
         regions = {name: everywhere(old[name].open(), new[name].open()) for name in names}
     if known:
@@ -223,17 +223,17 @@ def side_by_side(job: VersionDiff) -> pa.Table:
 
 def _results(job: VersionDiff, streams: Mapping[str, Relation], accents: JobAccents) -> Any:
     """Evaluate the results that may differ, as a relation or a table of tuples, in the units in force at each instant."""
-    plan, restating = job.plan, accents.restating
+    plan, output_units = job.plan, accents.output_units
     inputs: dict[Node, Relation] = {scan: as_scanned(streams[scan.stream], scan) for scan in scans(plan)}
     evaluation = FragmentEvaluation(inputs, possible=job.query.possible)
     evaluation.expect([plan])
     if job.rate is None:
         relation = evaluation.segments(plan)
         relation = relation if job.query.possible else without_possible(relation)
-        relation = relation if restating is None else restating.segments(relation)
+        relation = relation if output_units is None else output_units.segments(relation)
         return selected(within_spans(relation, job.results), job.columns)
     samples = evaluation.samples(plan, job.rate)
-    samples = samples if restating is None else restating.samples(samples)
+    samples = samples if output_units is None else output_units.samples(samples)
     batch = to_tuples(samples, job.query.select, possible=job.query.possible)
     return _tuples_within(pa.Table.from_batches([batch]), job)
 

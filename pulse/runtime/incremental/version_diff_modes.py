@@ -39,7 +39,7 @@ def changes(job: VersionDiff, held: Relation | None = None) -> tuple[pa.Table, P
     return revised.changes.table.cast(job.schema), revised.report
 
 
-class VersionDiffByMode(NamedTuple):
+class UnsharedRows(NamedTuple):
     """Masks of the rows that the other relation lacks; ``loosened``: some differ in an integral's bound only."""
 
     old: BoolArray
@@ -63,7 +63,7 @@ def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate | N
             return None
         changed[stream] = _changed(old[stream], new[stream], unshared)
     columns = {name: one.columns for name, one in old.items()}
-    view = IncrementalView(job.query, columns, mode=job.mode, restating=accents.restating)
+    view = IncrementalView(job.query, columns, mode=job.mode, output_units=accents.output_units)
     if held is None:
         view.start(old)
     else:
@@ -73,7 +73,7 @@ def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate | N
     return view.revise(changed)
 
 
-def _changed(old: Relation, new: Relation, unshared: VersionDiffByMode) -> Changed:
+def _changed(old: Relation, new: Relation, unshared: UnsharedRows) -> Changed:
     """Return the unshared rows, and all points at the same instants: points are identified by their position among these."""
     parts = []
     for one, mask in ((old, unshared.old), (new, unshared.new)):
@@ -89,7 +89,7 @@ def _changed(old: Relation, new: Relation, unshared: VersionDiffByMode) -> Chang
     return Changed(regions, gone, come)
 
 
-def unshared_rows(old: Relation, new: Relation) -> VersionDiffByMode:
+def unshared_rows(old: Relation, new: Relation) -> UnsharedRows:
     """Find the rows that are not in both relations: equal means same key, range and model, to the last bit."""
     both = Relation.concat([old, new]) if len(old) or len(new) else old
     n, m = len(old), len(new)
@@ -108,7 +108,7 @@ def unshared_rows(old: Relation, new: Relation) -> VersionDiffByMode:
     unshared = np.ones(n + m, bool)
     shared = same & tight
     unshared[a[shared]] = unshared[b[shared]] = False
-    return VersionDiffByMode(unshared[:n], unshared[n:], bool((same & ~tight).any()))
+    return UnsharedRows(unshared[:n], unshared[n:], bool((same & ~tight).any()))
 
 
 def _same(rows: Relation, a: IntArray, b: IntArray) -> BoolArray:
@@ -170,11 +170,11 @@ def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation
 
 def undone_results(results: pa.Table, job: VersionDiff) -> pa.Table:
     """Convert old result segments, in the units in force, to the units of evaluation."""
-    restating = job.accents[0].restating
-    if restating is None:
+    output_units = job.accents[0].output_units
+    if output_units is None:
         return results
-    described = {name for steps in restating.alter.steps.values() for name in steps.columns}
-    lost = restating.end is not None or any(not one.is_empty for one in restating.cease.steps.values())
+    described = {name for steps in output_units.alter.steps.values() for name in steps.columns}
+    lost = output_units.end is not None or any(not one.is_empty for one in output_units.cease.steps.values())
     missing = sorted(described - {*job.columns.key_names, *job.columns.unmodelled_names})
     if lost or missing:
         why = (
@@ -187,7 +187,7 @@ def undone_results(results: pa.Table, job: VersionDiff) -> pa.Table:
     order = [(name, "ascending") for name in columns.key_names]
     rows = results.sort_by([*order, ("ref", "ascending"), ("lo", "ascending")])
     relation = Relation.from_table(rows, columns).merged()
-    return pa.Table.from_batches([restating.alter.inverse().segments(relation).to_segments()])
+    return pa.Table.from_batches([output_units.alter.inverse().segments(relation).to_segments()])
 
 
 def _base(name: str, modelled: tuple[str, ...]) -> tuple[str, str]:
@@ -197,7 +197,7 @@ def _base(name: str, modelled: tuple[str, ...]) -> tuple[str, str]:
     return name, ""
 
 
-def added(reports: Sequence[Proliferation]) -> Proliferation | None:
+def sum_reports(reports: Sequence[Proliferation]) -> Proliferation | None:
     """Add up the reports of several pieces of one query."""
     if not reports:
         return None

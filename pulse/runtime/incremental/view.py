@@ -128,7 +128,7 @@ class IncrementalView:
     keep : the history that streams keep before the watermark, in microseconds; None for all, "radius" for the plan's need
     every : microseconds; results are needed at its multiples only, as :meth:`ViewUpdate.tuples` gives them, and their changes
         are points: windows with only row-wise operators above are then evaluated at these closing times alone
-    restating : the unit maps of the output: streams are in the units of their start, changes are emitted in those in force
+    output_units : the unit maps of the output: streams are in the units of their start, changes are emitted in those in force
         (semantics 8.2)
     """
 
@@ -142,14 +142,14 @@ class IncrementalView:
         costs: Costs | None = None,
         keep: int | str | None = None,
         every: int | None = None,
-        restating: OutputUnits | None = None,
+        output_units: OutputUnits | None = None,
     ) -> None:
         if isinstance(keep, str) and keep != "radius":
             raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
         if mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
         self.query, self.columns, self.mode = query, dict(columns), mode
-        self.costs, self.restating = costs or Costs(), restating
+        self.costs, self.output_units = costs or Costs(), output_units
         self.plan = optimise(query.plan, mirror=False)
         if every is not None and every <= 0:
             raise ValueError(f"every: expected microseconds above 0, got {every!r}")
@@ -347,7 +347,7 @@ class IncrementalView:
     def _outcome(self, root: IncrementalOperator, revised: Mapping[str, int]) -> ViewUpdate:
         assert root.delta is not None
         if len(root.delta):
-            to_units = None if self.restating is None else self.restating.segments
+            to_units = None if self.output_units is None else self.output_units.segments
             changes, rows = to_changelog(
                 root.delta, self.output, possible=self.query.possible, to_output_units=to_units
             )

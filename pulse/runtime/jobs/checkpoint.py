@@ -34,8 +34,8 @@ from pulse.runtime.predict.state_schema import (
     Checkpoint,
     check_accents,
     check_streams,
-    kept_prediction,
-    recalled_prediction,
+    restore_prediction,
+    snapshot_prediction,
 )
 
 COLUMNS = "_pulse_columns.json"
@@ -48,7 +48,7 @@ class CheckpointError(PulseError, ValueError):
     """A checkpoint that belongs to another job."""
 
 
-def keep_fingerprint(job: Job, engine: str = "spark") -> None:
+def write_fingerprint(job: Job, engine: str = "spark") -> None:
     """Write the job's fingerprint into its checkpoint; refuse a checkpoint of another job or another engine."""
     check_fingerprint(job, engine)
     assert job.checkpoint is not None
@@ -116,7 +116,7 @@ def known_columns(job: Job) -> dict[str, dict[str, str]]:
         raise _damaged(file, e) from e
 
 
-def keep_columns(job: Job, types: Mapping[str, Mapping[str, str]]) -> None:
+def store_columns(job: Job, types: Mapping[str, Mapping[str, str]]) -> None:
     """Store inferred column types for later runs; types already stored stay."""
     if job.checkpoint is None or not types:
         return
@@ -162,7 +162,7 @@ class Progress:
         self.read: dict[str, int] = {}  # offsets in the accent logs beside the streams
         if job.checkpoint is None:
             return
-        keep_fingerprint(job, "local")
+        write_fingerprint(job, "local")
         self.folder = Path(job.checkpoint) / "local"
         self.folder.mkdir(parents=True, exist_ok=True)
         if (self.folder / "state").exists():
@@ -174,7 +174,7 @@ class Progress:
             predictor = self.prediction.predictor
             check_streams(snapshot.seen, predictor.specs, "seen")
             check_accents(predictor, snapshot.accents)
-            self.prediction = recalled_prediction(predictor, snapshot.prediction)
+            self.prediction = restore_prediction(predictor, snapshot.prediction)
         except PulseError as e:
             raise CheckpointError(f"{file}: {e}") from e
         self.batch, self.accents, self.read = snapshot.batch, snapshot.accents, snapshot.read
@@ -210,7 +210,7 @@ class Progress:
         if self.folder is None:
             return
         seen = {name: sorted(map(str, some)) for name, some in self.seen.items()}
-        snapshot = Checkpoint(self.batch, seen, kept_prediction(self.prediction), self.accents, self.read)
+        snapshot = Checkpoint(self.batch, seen, snapshot_prediction(self.prediction), self.accents, self.read)
         replace_file(self.folder / "state", pack_state(CHECKPOINT, snapshot))
 
 

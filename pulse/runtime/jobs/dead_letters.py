@@ -5,8 +5,8 @@
     aside/stream=<name>/batch=<number>/tuples.parquet      rows as they arrived, with a reason
 
 Rows on their way through the job carry their file as a code and, in process, their position in it
-(:data:`pulse.validation.online.rejects.WHENCE`). Written rows have ``file`` instead, and for text ``line``: line numbers are
-computed only once a row of the file is set aside. A line that does not parse becomes a row of nulls: its reason states the
+(:data:`pulse.validation.online.rejects.ORIGIN_COLUMNS`). Written rows have ``file`` instead, and for text ``line``: line numbers
+are computed only once a row of the file is set aside. A line that does not parse becomes a row of nulls: its reason states the
 problem and quotes the line. A stream's own columns of these names are left as they are.
 """
 
@@ -164,7 +164,7 @@ def aside_batches(folder: str | Path, *, columns: list[str] | None = None) -> It
                 yield one.name.removeprefix(_PREFIX), table
 
 
-def whose_reason(table: pa.Table, begins: str) -> pa.Table:
+def filter_by_reason(table: pa.Table, begins: str) -> pa.Table:
     """Filter rows whose reason begins with a text, ignoring case."""
     return table.filter(pc.starts_with(table.column("reason"), begins, ignore_case=True)) if begins else table
 
@@ -173,7 +173,7 @@ def reasons(folder: str | Path, *, begins: str = "") -> list[Reason]:
     """Count rejected rows by stream and reason, most frequent first; ``begins`` filters by the reason's beginning."""
     counted: Counter[tuple[str, str]] = Counter()
     for stream, table in aside_batches(folder, columns=["reason"]):
-        table = whose_reason(table, begins)
+        table = filter_by_reason(table, begins)
         for text, rows in Counter(table.column("reason").to_pylist()).items():
             counted[stream, str(text).partition(": ")[0]] += rows
     return [Reason(*what, rows) for what, rows in counted.most_common()]
@@ -181,11 +181,11 @@ def reasons(folder: str | Path, *, begins: str = "") -> list[Reason]:
 
 def read_aside(folder: str | Path) -> pa.Table:
     """Read all rejected rows, with ``stream`` and ``batch`` before their own columns; without any, a table without columns."""
-    parts = [told(stream, table) for stream, table in aside_batches(folder)]
-    return concatenated(parts) if parts else pa.table({})
+    parts = [with_stream(stream, table) for stream, table in aside_batches(folder)]
+    return concat_rows(parts) if parts else pa.table({})
 
 
-def concatenated(parts: list[pa.Table]) -> pa.Table:
+def concat_rows(parts: list[pa.Table]) -> pa.Table:
     """Concatenate rows of several streams or files; columns of one name without a common type become strings."""
     try:
         return pa.concat_tables(parts, promote_options="permissive")
@@ -205,7 +205,7 @@ def _as_text(column: pa.Field) -> pa.Field:
     return column.with_type(pa.string())
 
 
-def told(stream: str, table: pa.Table) -> pa.Table:
+def with_stream(stream: str, table: pa.Table) -> pa.Table:
     """Put the columns ``stream`` and ``batch`` in front of a stream's rows."""
     own = {name: table.column(name) for name in table.column_names}
     return pa.table(

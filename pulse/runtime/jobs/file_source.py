@@ -44,7 +44,7 @@ def _matching(pattern: Path) -> Iterator[Path]:
 def read_file(stream: StreamJob, file: Path) -> pa.Table:
     """Read all tuples of a file. A line of text that does not parse becomes a tuple of nulls, as on Spark."""
     listed = {name: parse_type(type_) for name, type_ in (stream.columns or {}).items()}
-    with readable(file, stream):
+    with naming_file(file, stream):
         if stream.format == "parquet":
             return _valid_text(pq.ParquetFile(file).read())
         if stream.format == "csv":
@@ -60,7 +60,7 @@ def _valid_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def unseen(job: Job, seen: Mapping[str, set[Path]]) -> Iterator[dict[str, list[Path]]]:
+def next_batches(job: Job, seen: Mapping[str, set[Path]]) -> Iterator[dict[str, list[Path]]]:
     """Yield the files of each micro-batch by stream, of those that exist now and are not in ``seen``."""
     queues = {name: _queue(job.streams[name], some) for name, some in seen.items()}
     for chosen in itertools.zip_longest(*queues.values(), fillvalue=[]):
@@ -77,7 +77,7 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.parts)
 
 
-class readable:
+class naming_file:
     """A context manager that turns errors of reading a file into one that names the file."""
 
     def __init__(self, file: Path, stream: StreamJob) -> None:
@@ -88,10 +88,10 @@ class readable:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, (pa.ArrowInvalid, pa.ArrowTypeError, OSError, ValueError)):
-            raise unreadable(str(self.file), self.stream.format, str(error).splitlines()[0]) from None
+            raise read_error(str(self.file), self.stream.format, str(error).splitlines()[0]) from None
 
 
-def unreadable(file: str, format: str, reason: str) -> SourceError:
+def read_error(file: str, format: str, reason: str) -> SourceError:
     """Make the error for a file that is not a complete file of its format."""
     # Parquet's index is at its end. Truncated text is read up to where it ends.
     guess = ", it may be truncated or still being written" if format == "parquet" else ""
@@ -101,7 +101,7 @@ def unreadable(file: str, format: str, reason: str) -> SourceError:
     )
 
 
-def misplaced(file: str) -> SourceError:
+def header_error(file: str) -> SourceError:
     """Make the error for CSV whose header differs from earlier files: Spark assigns columns by position and cannot read it."""
     return SourceError(
         f"{file}: its header is not that of the stream's first file or, without a file at the start, of the listed 'columns'; "

@@ -58,16 +58,16 @@ class JobFolders:
 
 
 @contextmanager
-def occupied(job: Job, engine: str) -> Iterator[None]:
+def claimed_folders(job: Job, engine: str) -> Iterator[None]:
     """Lock and claim a job's folders for the length of the block."""
-    folders = occupy(job, engine)
+    folders = claim_folders(job, engine)
     try:
         yield
     finally:
         folders.release()
 
 
-def occupy(job: Job, engine: str) -> JobFolders:
+def claim_folders(job: Job, engine: str) -> JobFolders:
     """Lock and claim a job's folders for a run that is about to write; refuse folders in use or of another job."""
     folders = JobFolders(_lock(job))
     try:

@@ -51,7 +51,7 @@ def read_changes(path: str | Path) -> pa.Table:
     return pa.concat_tables(parts) if parts else _no_changes(path)
 
 
-def keep_columns(folder: str | Path, changes: pa.Table) -> None:
+def store_schema(folder: str | Path, changes: pa.Table) -> None:
     """Store the schema of a sink's rows before there are any, so that an empty changelog reads with its columns."""
     file = Path(folder) / COLUMNS
     if not file.exists():
@@ -69,11 +69,11 @@ def _no_changes(folder: str | Path) -> pa.Table:
 
 def read_holds(path: str | Path) -> pa.Table:
     """Read the current results of a Parquet sink: segments by key and begin."""
-    found = holding(change_batches(path))
+    found = replay_changes(change_batches(path))
     return found if found.column_names else apply_changes(_no_changes(path))
 
 
-def holding(parts: Iterable[pa.Table]) -> pa.Table:
+def replay_changes(parts: Iterable[pa.Table]) -> pa.Table:
     """Replay a changelog, given in order and in pieces, to the current results.
 
     Equals :func:`pulse.apply_changes` of all pieces, but drops retracted rows on the way. Pending rows are applied once there are
@@ -98,7 +98,7 @@ def _applied(current: pa.Table | None, pending: list[pa.Table]) -> pa.Table:
     return apply_changes(pa.concat_tables(pending, promote_options="default") if pending else pa.table({}))
 
 
-def stretches(rows: pa.Table) -> tuple[IntArray, IntArray]:
+def row_ranges(rows: pa.Table) -> tuple[IntArray, IntArray]:
     """Return begin and end of each row, in microseconds."""
     ref = rows.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
     begin, end = (
@@ -107,11 +107,11 @@ def stretches(rows: pa.Table) -> tuple[IntArray, IntArray]:
     return begin, end
 
 
-def within(rows: pa.Table, start: int | None, stop: int | None) -> pa.Table:
+def rows_between(rows: pa.Table, start: int | None, stop: int | None) -> pa.Table:
     """Filter rows whose range meets ``[start, stop)``, in microseconds; None leaves that side open."""
     if start is None and stop is None:
         return rows
-    begin, end = stretches(rows)
+    begin, end = row_ranges(rows)
     stays = np.ones(rows.num_rows, bool)
     if start is not None:
         stays &= (end > start) | (begin == end) & (begin >= start)

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from pulse.core.encoding.codec import refused
 from pulse.core.time import format_instant
 from pulse.runtime.jobs.alerts import Alert, Alerts, Seen
-from pulse.runtime.jobs.result_log import keep_columns
 from pulse.runtime.jobs.result_log import read_changes as read_changes  # reads a Parquet sink
+from pulse.runtime.jobs.result_log import store_schema
 from pulse.runtime.jobs.secrets import concealing, resolved
 from pulse.runtime.jobs.toml import Job, JobError
-from pulse.runtime.predict.batch_store import keep, kept_before, replace_file
+from pulse.runtime.predict.batch_store import latest_before, put, replace_file
 from pulse.runtime.predict.state_codec import pack_state
 from pulse.runtime.predict.state_schema import ALERTS
 from pulse.store.errors import LinkedFileError
@@ -35,7 +35,7 @@ from pulse.store.link_checks import create
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BESIDE = ("now", "batch", "position")
+CHANGELOG_COLUMNS = ("now", "batch", "position")
 """Columns of a job's changelog beside those of results and their ``kind``."""
 
 Batch = Callable[[int, pa.Table], None]
@@ -66,7 +66,7 @@ def sink_of(
         state = None if job.checkpoint is None else str(Path(job.checkpoint) / "alerts")
         return AlertSink(keys, path, state, out)
     if kind == "none":
-        return Silent()
+        return NullSink()
     if spark is None:
         raise JobError(
             f"{job.where}, [sink]: a Kafka sink needs Spark; expected engine = 'spark', got 'local'"
@@ -87,7 +87,7 @@ def numbered(parts: Iterable[tuple[pa.Table, int]], schema: pa.Schema, batch: in
     return whole.append_column("position", pa.array(range(n), pa.int64()))
 
 
-class Silent:
+class NullSink:
     """A sink that discards everything: for jobs whose results go to a function."""
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
@@ -111,7 +111,7 @@ class ParquetSink:
             )
         if not changes.num_rows:
             file.unlink(missing_ok=True)
-            keep_columns(self.path, changes)
+            store_schema(self.path, changes)
             return
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f".{self.name}.parquet"
@@ -130,7 +130,7 @@ class ConsoleSink:
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
         """Print the rows."""
-        for row in changes.drop_columns(list(BESIDE)).to_pylist():
+        for row in changes.drop_columns(list(CHANGELOG_COLUMNS)).to_pylist():
             begin, kind = row.pop("ref"), row.pop("kind")
             at = int(pa.scalar(begin, pa.timestamp("us")).cast(pa.int64()).as_py())
             lo, hi = row.pop("lo"), row.pop("hi")
@@ -199,7 +199,7 @@ class AlertSink:
             self.alerts = self._before(batch)
         emitted = [] if now is None else self.alerts.take(changes, now, seen)
         if self.state is not None:
-            keep(self.state, batch, pack_state(ALERTS, self.alerts))
+            put(self.state, batch, pack_state(ALERTS, self.alerts))
         if self.path is not None:
             self._put(self.path / f"batch={batch}.jsonl", emitted)
         for one in emitted if self.path is None else ():
@@ -215,7 +215,7 @@ class AlertSink:
 
     def _before(self, batch: int) -> Alerts:
         assert self.state is not None
-        found = kept_before(ALERTS, self.state, batch)
+        found = latest_before(ALERTS, self.state, batch)
         alerts = Alerts(self.keys) if found is None else found[1]
         assert isinstance(alerts, Alerts)
         keys = {len(key) for key, _ in (*alerts.held, *alerts.known)}

@@ -20,7 +20,7 @@ from pulse.core.arrow_types import canonical_type, parse_type
 from pulse.core.errors import SchemaError, unknown_column
 from pulse.core.schema import StreamSchema
 from pulse.operators.data.tuple_columns import check_columns, needed_columns
-from pulse.runtime.jobs.file_source import SourceError, files_of, read_file, readable
+from pulse.runtime.jobs.file_source import SourceError, files_of, naming_file, read_file
 from pulse.runtime.jobs.toml import Job, JobError, StreamJob
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def columns_of(stream: StreamJob, *, where: str = "job") -> pa.Schema:
             f"{place}: there is no {stream.format} file in {stream.path} yet; put one there, or list 'columns'"
         )
     if stream.format == "parquet":
-        with readable(files[0], stream):
+        with naming_file(files[0], stream):
             return pq.read_schema(files[0]).remove_metadata()
     found = read_file(stream, files[0]).schema
     codes = _codes(stream, files[0], found)
@@ -168,7 +168,7 @@ class ResolvedSchema(NamedTuple):
     types: Types
 
 
-def settled(job: Job, known: Types | None = None, *, every: bool = False) -> ResolvedSchema:
+def resolve_types(job: Job, known: Types | None = None, *, every: bool = False) -> ResolvedSchema:
     """List the types of file columns in the job, so that all later files are read with them: ``known`` from earlier runs, else
     inferred from the stream's first file. In process text lists only the needed ones; with ``every``, all."""
     streams, types = {}, {}

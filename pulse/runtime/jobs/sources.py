@@ -21,8 +21,8 @@ from pulse.plan.nodes import scans
 from pulse.runtime.accents.declared_options import DeclaredKeysError, domain_of
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.runtime.jobs.file_source import SourceError as SourceError
-from pulse.runtime.jobs.file_source import read_file, unseen
-from pulse.runtime.jobs.sinks import BESIDE
+from pulse.runtime.jobs.file_source import next_batches, read_file
+from pulse.runtime.jobs.sinks import CHANGELOG_COLUMNS
 from pulse.runtime.jobs.source_schema import (
     Others,
     absent_of,
@@ -37,7 +37,7 @@ from pulse.runtime.predict.event_time import newest_time
 from pulse.runtime.predict.spec import Predictor
 from pulse.stream.accents.policy import Policy
 from pulse.stream.propagation.state import Mode
-from pulse.validation.online.rejects import whence
+from pulse.validation.online.rejects import with_origin
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
@@ -52,10 +52,10 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
     }
     query = parse(job.query, schemas, tuple(job.parameters)).bind(job.parameters)
     for name in query.plan.columns.names:
-        if name.lower() in BESIDE:
+        if name.lower() in CHANGELOG_COLUMNS:
             raise JobError(
-                f"{job.where}: query: a changelog has columns {', '.join(BESIDE)} of its own, got results with '{name}'; rename "
-                f"it: {name} AS ..."
+                f"{job.where}: query: a changelog has columns {', '.join(CHANGELOG_COLUMNS)} of its own, "
+                f"got results with '{name}'; rename it: {name} AS ..."
             )
     if any(scan.at is not None for scan in scans(query.plan)):
         raise JobError(
@@ -108,7 +108,7 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
             )
     mode: Mode = "abort" if job.on_accent == "abort" else "accumulate"
     made = replace(made, alerting=job.sink.kind == "alert")
-    return replace(made, hears=accents, mode=mode) if accents else made
+    return replace(made, accent_options=accents, mode=mode) if accents else made
 
 
 def _fixed(made: Predictor, stream: StreamJob, buckets: int) -> list[tuple[str, str]]:
@@ -149,7 +149,7 @@ def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str,
         for name, schema in schemas.items()
         if job.streams[name].follows
     }
-    for files in unseen(job, {name: set() for name in schemas}):
+    for files in next_batches(job, {name: set() for name in schemas}):
         yield read_batch(job, schemas, files, others)
 
 
@@ -171,7 +171,7 @@ def read_batch(
             parts = [_needed(read_file(one, file), schemas[name], one, file, more) for file in some]
             if located:
                 read = zip(parts, some, strict=True)
-                parts = [whence(part, str(file), rows=one.format != "parquet") for part, file in read]
+                parts = [with_origin(part, str(file), rows=one.format != "parquet") for part, file in read]
             tables[name] = pa.concat_tables(parts, promote_options="permissive")
     return tables
 

@@ -22,7 +22,7 @@ from pulse.validation.online.rejects import ROW
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MISPLACED = "CSV header does not conform to the schema"
+HEADER_MISMATCH = "CSV header does not conform to the schema"
 """Spark's own message for a header with unexpected names, so that both readers' errors are handled alike."""
 
 ORIGIN = {"_modified": pa.int64(), "_origin": pa.string(), "_block": pa.int64()}
@@ -136,5 +136,5 @@ class _Positions:
         if [one.casefold() for one in found] != [one.casefold() for one in self.reader.types.names]:
             expected = ", ".join(self.reader.types.names)
             raise ValueError(
-                f"{MISPLACED}: expected {expected}, got {', '.join(found)}, while reading file {origin} "
+                f"{HEADER_MISMATCH}: expected {expected}, got {', '.join(found)}, while reading file {origin} "
             )

@@ -16,7 +16,7 @@ from pulse.store.link_checks import create
 _FILES = 16  # more than the batches that may be rerun
 
 
-def keep(folder: str | Path, batch: int, payload: bytes) -> None:
+def put(folder: str | Path, batch: int, payload: bytes) -> None:
     """Write the payload of a batch, packed by :func:`pulse.runtime.predict.state_codec.pack_state`, and delete old files."""
     folder = Path(folder)
     replace_file(folder / f"{batch:012d}", payload)
@@ -24,7 +24,7 @@ def keep(folder: str | Path, batch: int, payload: bytes) -> None:
         old.unlink(missing_ok=True)
 
 
-def kept_before(form: Form, folder: str | Path, batch: int) -> tuple[int, Any] | None:
+def latest_before(form: Form, folder: str | Path, batch: int) -> tuple[int, Any] | None:
     """The newest batch before this one that left a file, and its decoded payload; None if there is none."""
     known = [int(one.name) for one in Path(folder).glob("[0-9]*")]
     newest = max((one for one in known if one < batch), default=None)

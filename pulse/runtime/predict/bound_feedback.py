@@ -20,7 +20,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, keys_in
 from pulse.plan.nodes import scans
 from pulse.runtime.incremental.continuous_query import ContinuousQuery, followed
-from pulse.validation.online.tighten import loose, restate
+from pulse.validation.online.tighten import loose, tighten
 from pulse.validation.online.validator import ValidationCounts, Validator
 from pulse.validation.revisions.history import AcceptedTuples, History
 
@@ -37,7 +37,7 @@ def parties(query: ContinuousQuery, results: Relation) -> Parties:
         plain = query.columns[leaf.stream].key_names
         names = [followed(query.plan, f"{leaf.alias}.{name}") for name in plain]
         known = [name for name in names if name is not None and name in own]
-        if not query.treats_keys_apart or not names or len(known) < len(names):
+        if not query.separates_keys or not names or len(known) < len(names):
             found[leaf.stream] = None
             continue
         keys = tuple(chosen.keys[own.index(name)] for name in known)
@@ -71,7 +71,7 @@ def tighten_models(
     for stream, keys in asked.items():
         rows = loose(validators[stream], keys)
         if len(rows):
-            found[stream] = restate(validators[stream], rows)
+            found[stream] = tighten(validators[stream], rows)
             if stream in histories:
                 histories[stream].fresh.append(found[stream])
     return found

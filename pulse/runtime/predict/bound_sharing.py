@@ -35,8 +35,8 @@ def share_bounds(
     """
 
     def inverted(split: str, known: Mapping[str, Allotment]) -> dict[str, Allotment]:
-        plan, bounds = predictor.standing.plan, predictor.bounds
-        return invert(plan, bounds, evaluation.segments, split=split, restlessness=known)
+        plan, bounds = predictor.continuous.plan, predictor.bounds
+        return invert(plan, bounds, evaluation.segments, split=split, volatility=known)
 
     if predictor.split != "restless" or alone:
         return inverted(predictor.split, rates)

@@ -25,7 +25,7 @@ Parts = tuple[frozenset[str], ...]
 
 def partition_keys(predictor: Predictor) -> PartitionKeys | None:
     """The partitioning under which each bucket answers its part of the query; None if rows of any two keys may have to meet."""
-    plan = predictor.standing.plan
+    plan = predictor.continuous.plan
     keys = {stream: spec.schema.key_names for stream, spec in predictor.specs.items()}
     if not any(isinstance(node, Exchange) for node in walk(place_exchanges(plan))):
         return keys

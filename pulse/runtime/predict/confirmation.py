@@ -17,7 +17,7 @@ from pulse.validation.online.validator import Validator
 
 def parties_of(predictor: Predictor) -> tuple[Party, ...]:
     """The streams that results depend on, and the key columns that the results' keys name."""
-    query, found = predictor.standing, dict[Party, None]()
+    query, found = predictor.continuous, dict[Party, None]()
     names = query.output.key_names
     for leaf in dict.fromkeys(scans(query.plan)):
         columns = []

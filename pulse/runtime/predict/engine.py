@@ -106,7 +106,7 @@ class Prediction:
         if not self.validators:
             self.validators = {stream: Validator(spec) for stream, spec in self.predictor.specs.items()}
         if self.state is None:
-            self.state = self.predictor.standing.start()
+            self.state = self.predictor.continuous.start()
 
     def push(
         self,
@@ -173,14 +173,14 @@ class Prediction:
         pushed = rounded(pushed, shifts)
         before = self.state if state is None else state
         assert before is not None
-        self.state, solved = solve(self.predictor.standing, before, pushed)
+        self.state, solved = solve(self.predictor.continuous, before, pushed)
         return pushed, solved
 
     def _validate_within_bounds(
         self, tuples: Tuples, watermark: int | None, drops: Mapping[str, Drops], shifts: Shifts
     ) -> tuple[dict[str, AcceptedTuples], Solved]:
         """Validate and solve, again with the allotted bounds as long as they are tighter than those validated against."""
-        query, state = self.predictor.standing, self.state
+        query, state = self.predictor.continuous, self.state
         states = {stream: _copied(one.state) for stream, one in self.validators.items()}
         past = {stream: one.copied() for stream, one in self.histories.items()}
         asked: Parties = {}
@@ -214,15 +214,15 @@ class Prediction:
         forget(self.predictor, self.validators, self.histories, watermark, drops)
         oldest = watermark - kept_behind(self.predictor)
         # In a query on one stream a silent key retains only its own newest segments; where keys meet, those of all keys.
-        alone = self.predictor.standing.alone
+        alone = self.predictor.continuous.alone
         lagging = {stream: one.lagging(oldest, silent=alone) for stream, one in self.validators.items()}
-        self.state = self.predictor.standing.advance(self.state, oldest, lagging)
+        self.state = self.predictor.continuous.advance(self.state, oldest, lagging)
 
     def results(self) -> pa.Table:
         """The current results, as far ahead as the models extend."""
         assert self.state is not None
         table = pa.Table.from_batches([self.state.results.to_segments()])
-        return table.select(self.predictor.standing.output.segment_schema().names)
+        return table.select(self.predictor.continuous.output.segment_schema().names)
 
     # -- bound feedback -------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Prediction:
         if not self.predictor.bounds:
             return
         assert self.state is not None
-        query = self.predictor.standing
+        query = self.predictor.continuous
         leaves = tuple(dict.fromkeys(scans(query.plan)))
         alone = query.alone
         if evaluation is None or not alone:
@@ -272,7 +272,7 @@ class Prediction:
     def _volatility(self) -> dict[str, Allotment]:
         found = {}
         for stream, validator in self.validators.items():
-            rates = validator.restlessness()
+            rates = validator.volatility()
             found[stream] = Allotment(stream, validator.keys, rates, dict.fromkeys(rates, 0.0))
         return found
 

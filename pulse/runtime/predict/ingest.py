@@ -19,7 +19,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.elements import ElementKind
 from pulse.runtime.accents.row_splitter import accent_rows
 from pulse.runtime.predict.event_time import newest_time
-from pulse.validation.online.rejects import whence
+from pulse.validation.online.rejects import with_origin
 from pulse.validation.revisions.element_matching import PAIR, replacements
 
 PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
@@ -205,7 +205,7 @@ def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, Any]) -> dict[st
     for row in rows:
         table, of_files[row.stream] = unpacked_table(bytes(row.payload)), row.modified != 0
         if of_files[row.stream] and not row.stream.startswith(LINES):
-            table = whence(table, row.origin, rows=False)
+            table = with_origin(table, row.origin, rows=False)
         parts.setdefault(row.stream, []).append(table)
     found = {}
     for name, time in times.items():

@@ -14,12 +14,12 @@ from typing import Any
 from pulse.core.time import format_instant
 from pulse.runtime.accents.follower import Follower, JobAbortedError, follow
 from pulse.runtime.accents.log_tailer import Logs
-from pulse.runtime.jobs.checkpoint import Files, Progress, keep_columns, known_columns
+from pulse.runtime.jobs.checkpoint import Files, Progress, known_columns, store_columns
 from pulse.runtime.jobs.dead_letters import write_aside
-from pulse.runtime.jobs.file_source import unseen
-from pulse.runtime.jobs.folders import check_links, occupied
+from pulse.runtime.jobs.file_source import next_batches
+from pulse.runtime.jobs.folders import check_links, claimed_folders
 from pulse.runtime.jobs.sinks import Batch, Sink, numbered, sink_of
-from pulse.runtime.jobs.source_schema import settled
+from pulse.runtime.jobs.source_schema import resolve_types
 from pulse.runtime.jobs.sources import newest, predictor_of, read_batch
 from pulse.runtime.jobs.toml import Job, JobError
 from pulse.runtime.predict.confirmation import seen_by
@@ -145,11 +145,11 @@ def run_local(
                 f"{job.where}, [streams.{stream.name}], 'source': expected files with engine 'local', got {stream.source!r}"
             )
     check_links(job)
-    typed, types = settled(job, known_columns(job))
+    typed, types = resolve_types(job, known_columns(job))
     predictor = predictor_of(typed)
-    with occupied(job, "local"):
+    with claimed_folders(job, "local"):
         progress = Progress(job, predictor)
-        keep_columns(job, types)
+        store_columns(job, types)
         begun()
         return _run(job, typed, progress, once, sink, on_batch, on_status, stopped)
 
@@ -167,12 +167,12 @@ def _run(
     """Run the batches of a job whose folders are locked; ``typed`` is the job with the types of all its columns."""
     prediction = progress.prediction
     predictor = prediction.predictor
-    output = predictor.standing.output
+    output = predictor.continuous.output
     if sink is None:
         sink = sink_of(job, output.key_names)
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
-    others = {name: options.others for name, options in predictor.hears.items()}
+    others = {name: options.others for name, options in predictor.accent_options.items()}
     follower = Follower(predictor, *(progress.accents or ()))
     logs = Logs.of(job, predictor, progress.read)
 
@@ -189,7 +189,7 @@ def _run(
             prediction.advance(watermark, decoded.drops)
         known = seen_by(predictor, prediction.validators)
         follower.settle(now, watermark, prediction.validators)
-        changes = numbered([(emission.changes, prediction.now or 0)], predictor.standing.schema, batch)
+        changes = numbered([(emission.changes, prediction.now or 0)], predictor.continuous.schema, batch)
         sink.write(batch, changes, prediction.now, known)
         write_aside(job, batch, emission.aside)
         if on_batch is not None:
@@ -197,7 +197,7 @@ def _run(
         if reason := follower.ended(prediction.now):
             # The batch's results stay, and a later run ends here again.
             raise JobAbortedError(reason)
-        if predictor.hears:
+        if predictor.accent_options:
             progress.accents, progress.read = follower.snapshot, dict(logs.read)
         progress.commit(files)
         status.add(emission.tally, prediction.now, clock.perf_counter() - begin)
@@ -206,7 +206,7 @@ def _run(
 
     planned = progress.planned()
     while not stopped():
-        for files in [planned] if planned is not None else unseen(typed, progress.seen):
+        for files in [planned] if planned is not None else next_batches(typed, progress.seen):
             step(files, logs.new())
             if stopped():
                 return prediction

@@ -35,7 +35,7 @@ def partitioning_of(
 
     Bounds that the query states are shared among all keys at once, which needs one place.
     """
-    return None if predictor.bounds else SpatialPartitioning.of(predictor.standing, places, cell)
+    return None if predictor.bounds else SpatialPartitioning.of(predictor.continuous, places, cell)
 
 
 class RouteStage(ValidateStage):
@@ -80,7 +80,7 @@ class RouteStage(ValidateStage):
 
     def of_data(self, data: Any) -> Any:
         """Restore the validators and the cell registry."""
-        columns = self.predictor.standing.columns
+        columns = self.predictor.continuous.columns
         for stream, one in data[1].held.items():
             if stream not in columns or one.columns != columns[stream]:
                 raise refused(f"cell registry.{stream}", f"segments of {', '.join(columns)}", "other columns")
@@ -103,14 +103,14 @@ class PairStage(Stage):
         updates = [one for one in records if one["channel"] == UPDATES]
         if len(out) == len(records):
             return saved, out
-        state, ranges, now, accents = saved or (self.predictor.standing.start(), {}, None, None)
+        state, ranges, now, accents = saved or (self.predictor.continuous.start(), {}, None, None)
         follower, decoded = receive_accents(self.predictor, accents, records)
         solver = PlaceSolver(self.partitioning, place, state, ranges)
         parts = sorted(
             ((one["stream"], *unpack_state(forms.MOVES, bytes(one["payload"]))) for one in updates),
             key=lambda one: one[:2],
         )
-        columns = self.predictor.standing.columns
+        columns = self.predictor.continuous.columns
         solved = solver.take(
             (stream, ExchangeBatch.unpack(0, 0, payload, columns[stream]).relation, notices)
             for stream, _, payload, notices in parts

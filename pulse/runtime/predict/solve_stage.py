@@ -26,7 +26,7 @@ from pulse.runtime.predict.stages import Stage
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.tuple_history import reach_back, solve, unpacked, updates_of
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.inversion.needs import PACE
+from pulse.validation.inversion.needs import TUPLE_RATE
 from pulse.validation.online.validator import ValidationCounts
 from pulse.validation.revisions.history import AcceptedTuples
 
@@ -50,7 +50,7 @@ def in_output_units(
     emission: Emission, follower: Follower, decoded: DecodedBatch, results: tuple[Relation, Relation]
 ) -> Emission:
     """Convert the emission of a second stage to output units; ``results`` are those at rest before and after."""
-    if not follower.predictor.hears:
+    if not follower.predictor.accent_options:
         return emission
     changes = follower.emit(decoded, *results, emission.changes)
     return replace(emission, changes=changes, tally=replace(emission.tally, changes=changes.num_rows))
@@ -69,7 +69,7 @@ class Solver(Prediction):
         """Solve the changes of updates and revisions."""
         assert self.state is not None
         self.rates.update(rates)
-        columns = self.predictor.standing.columns
+        columns = self.predictor.continuous.columns
         taken = {
             name: accepted.get(
                 name, AcceptedTuples(Relation.empty(columns[name]), None, ValidationCounts(), None)
@@ -77,7 +77,7 @@ class Solver(Prediction):
             for name in self.predictor.specs
         }
         updates = updates_of(taken)
-        self.state, solved = solve(self.predictor.standing, self.state, taken)
+        self.state, solved = solve(self.predictor.continuous, self.state, taken)
         rows = sum(len(one) for one in updates.values())
         if rows:
             self._allot_bounds(updates)
@@ -98,7 +98,7 @@ class Solver(Prediction):
             known = [
                 one for (name, _), one in sorted(self.rates.items(), key=lambda kv: kv[0]) if name == stream
             ]
-            names = (*spec.schema.modelled_names, PACE)
+            names = (*spec.schema.modelled_names, TUPLE_RATE)
             empty = tuple(pa.array([], type_) for _, type_ in spec.schema.key)
             keys = tuple(
                 pa.concat_arrays([empty[i], *(one[0][i] for one in known)])
@@ -138,7 +138,7 @@ class SolveStage(Stage):
         watermark = follower.watermark(solver.now, self.lateness)
         oldest = watermark - reach_back(self.predictor)
         follower.settle(solver.now, watermark, {})
-        solver.state = self.predictor.standing.advance(solver.state, oldest)
+        solver.state = self.predictor.continuous.advance(solver.state, oldest)
         return (solver.state, solver.allotted, solver.now, solver.rates, follower.snapshot), out
 
     def of_data(self, data: Any) -> Any:
@@ -160,9 +160,9 @@ class SolveStage(Stage):
         taken: dict[str, AcceptedTuples] = {}
         for stream in dict.fromkeys(one[0] for one in parts):
             mine = [one for one in parts if one[0] == stream]
-            columns = self.predictor.standing.columns[stream]
+            columns = self.predictor.continuous.columns[stream]
             updates = [ExchangeBatch.unpack(0, 0, payload, columns).relation for _, _, payload, _, _ in mine]
-            revised = unpacked([one[4] for one in mine], self.predictor.standing, stream)
+            revised = unpacked([one[4] for one in mine], self.predictor.continuous, stream)
             taken[stream] = AcceptedTuples(Relation.concat(updates), revised, ValidationCounts(), None)
         rates = {(stream, place): own for stream, place, _, own, _ in parts if own is not None}
         return taken, rates

@@ -34,20 +34,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pulse.runtime.accents.follower import JobAbortedError
 from pulse.runtime.accents.log_tailer import Spool
 from pulse.runtime.jobs.alerts import Seen
-from pulse.runtime.jobs.checkpoint import keep_columns, keep_fingerprint, known_columns
+from pulse.runtime.jobs.checkpoint import known_columns, store_columns, write_fingerprint
 from pulse.runtime.jobs.dead_letters import write_aside
-from pulse.runtime.jobs.file_source import misplaced, unreadable
-from pulse.runtime.jobs.folders import JobFolders, check_links, occupy
+from pulse.runtime.jobs.file_source import header_error, read_error
+from pulse.runtime.jobs.folders import JobFolders, check_links, claim_folders
 from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.secrets import concealing
 from pulse.runtime.jobs.sinks import Batch, Sink, numbered, sink_of
-from pulse.runtime.jobs.source_schema import settled
+from pulse.runtime.jobs.source_schema import resolve_types
 from pulse.runtime.jobs.sources import predictor_of
-from pulse.runtime.jobs.spark_lines import MISPLACED
+from pulse.runtime.jobs.spark_lines import HEADER_MISMATCH
 from pulse.runtime.jobs.spark_sources import frame_of, log_frame
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict import state_schema as forms
-from pulse.runtime.predict.batch_store import keep
+from pulse.runtime.predict.batch_store import put
 from pulse.runtime.predict.co_partitioning import partition_keys
 from pulse.runtime.predict.confirmation import newest_in, parties_of
 from pulse.runtime.predict.engine import Tally
@@ -149,15 +149,15 @@ def start(
     assert job.checkpoint is not None
     check_links(job)
     given = {name: arrow_schema_of(frame) for name, frame in frames.items()}
-    typed, types = settled(job, known_columns(job), every=True)
+    typed, types = resolve_types(job, known_columns(job), every=True)
     predictor = predictor_of(typed, given, dealt=True)
     handler = _Handler(job, predictor, sink, on_batch, on_status)
     if job.checkpoint in _STARTED:
         _STARTED[job.checkpoint].active()  # releases the folders of an ended job
-    places = occupy(job, "spark")
+    places = claim_folders(job, "spark")
     try:
-        keep_fingerprint(job)
-        keep_columns(job, types)
+        write_fingerprint(job)
+        store_columns(job, types)
         spool = Spool.of(job, predictor)
         spool.take()
         writer = _writer(_predicted(spark, typed, predictor, frames), job, handler, once)
@@ -247,12 +247,14 @@ class _Handler:
             (unpacked_table(one["payload"]), one["now"]) for one in messages if one["channel"] == CHANGES
         ]
         if self.is_spread:
-            parts = coalesced(parts, self.predictor.standing)
-        changes = numbered(parts, self.predictor.standing.schema, batch)
+            parts = coalesced(parts, self.predictor.continuous)
+        changes = numbered(parts, self.predictor.continuous.schema, batch)
         seen = [one["now"] for one in messages if one["now"]]
         self.now = max([*seen, *([] if self.now is None else [self.now])], default=None)
         if self.sink is None:
-            self.sink = sink_of(self.job, self.predictor.standing.output.key_names, spark=frame.sparkSession)
+            self.sink = sink_of(
+                self.job, self.predictor.continuous.output.key_names, spark=frame.sparkSession
+            )
         self.sink.write(batch, changes, self.now, self._seen(messages))
         write_aside(self.job, batch, self._aside(messages))
         if self.on_batch is not None:
@@ -260,7 +262,7 @@ class _Handler:
         assert self.job.checkpoint is not None
         for one in messages:
             if one["channel"] == BOUNDS:
-                keep(Path(self.job.checkpoint) / "bounds", batch, one["payload"])
+                put(Path(self.job.checkpoint) / "bounds", batch, one["payload"])
         tally = Tally(**{name: pa.compute.sum(rows.column(name)).as_py() or 0 for name in TALLIED})
         tally.changes = changes.num_rows  # moves between places are not changes
         self.status.add(tally, self.now, clock.perf_counter() - begin)
@@ -297,10 +299,10 @@ def _translated_error(error: StreamingQueryException, job: Job) -> Exception:
     found = _UNREADABLE.search(text)
     if found is None:
         return error
-    if MISPLACED in text:
-        return misplaced(found[1])
+    if HEADER_MISMATCH in text:
+        return header_error(found[1])
     formats = {one.format for one in job.streams.values() if one.source == "files"}
-    return unreadable(found[1], " or ".join(sorted(formats)), "Spark gave up on it")
+    return read_error(found[1], " or ".join(sorted(formats)), "Spark gave up on it")
 
 
 # -- Spark's listeners ----------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 The recent segments of a bucket's keys are kept beside its validators. A key's **range** is the rectangle of cells that the
 bounding box of these segments touches, from as far back as windows extend to the end of its newest model, grown by errors and
-half the reach. Cells are assigned to a fixed number of places (:func:`~pulse.operators.relational.spatial_grid.folded`). Every
-update carries the key's new range, to the places of its old range and of the new one::
+half the reach. Cells are assigned to a fixed number of places (:func:`~pulse.operators.relational.spatial_grid.cell_place`).
+Every update carries the key's new range, to the places of its old range and of the new one::
 
     in both        the update
     new only       all recent segments of the key: it enters
@@ -31,9 +31,9 @@ from pulse.operators.output.diff import difference
 from pulse.operators.relational.spatial_grid import (
     PairHome,
     averaged_reach,
-    folded_places,
+    clip_groups,
     places,
-    within_each,
+    places_of_cells,
 )
 from pulse.plan.nodes import Join, Node, Scan, scans, walk
 from pulse.runtime.execution.evaluator import FragmentEvaluation
@@ -84,7 +84,7 @@ class SpatialPartitioning:
     def of(cls, query: ContinuousQuery, places: int, cell: float | None = None) -> SpatialPartitioning | None:
         """Build a partitioning; None if the plan has no proximity join, depends on more than two keys, or hides one."""
         joins = [node for node in walk(query.plan) if isinstance(node, Join)]
-        if len(joins) != 1 or not query.treats_keys_apart or joins[0].near is None or joins[0].equal:
+        if len(joins) != 1 or not query.separates_keys or joins[0].near is None or joins[0].equal:
             return None
         join = joins[0]
         reach = join.near.reach if join.near is not None else None
@@ -139,7 +139,7 @@ class SpatialPartitioning:
 
     def of_range(self, cells: Range | None) -> frozenset[int]:
         """The places of a range."""
-        return frozenset() if cells is None else folded_places(cells, self.places)
+        return frozenset() if cells is None else places_of_cells(cells, self.places)
 
 
 @dataclass
@@ -245,12 +245,12 @@ class PlaceSolver:
         before = self.state.results.select_groups(np.flatnonzero(touched))
         begins = begins[touched]
         _, new_begins = self._since(found, since)
-        new = within_each(found, new_begins, np.full(found.groups, FAR))
-        old = within_each(before, begins, np.full(before.groups, FAR))
+        new = clip_groups(found, new_begins, np.full(found.groups, FAR))
+        old = clip_groups(before, begins, np.full(before.groups, FAR))
         changes = difference(selected(old, query.output), selected(new, query.output))
         results = [
             self.state.results.select_groups(np.flatnonzero(~touched)),
-            within_each(before, np.full(before.groups, -FAR), begins),
+            clip_groups(before, np.full(before.groups, -FAR), begins),
             new,
         ]
         self.state = ContinuousQueryState(streams, Relation.concat(results).merged(), self.state.watermark)

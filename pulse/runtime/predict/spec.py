@@ -41,11 +41,11 @@ class Predictor:
     validated. ``split`` shares the bounds that the query states (ERROR WITHIN); without any, the specs' own hold.
     """
 
-    standing: ContinuousQuery
+    continuous: ContinuousQuery
     specs: Mapping[str, PredictSpec]
     split: str = DEFAULT_SPLIT
     retentions: Mapping[str, Retention] = field(default_factory=dict)  # of streams that may be revised
-    hears: Mapping[str, AccentOptions] = field(default_factory=dict)  # of streams that have accents
+    accent_options: Mapping[str, AccentOptions] = field(default_factory=dict)  # of streams that have accents
     alerting: bool = False  # whether to report the tuples that confirm predictions
     mode: Mode = "accumulate"  # whether operators may hold accents, or the job ends where they would
 
@@ -82,7 +82,7 @@ class Predictor:
     @property
     def bounds(self) -> dict[str | None, ErrorBound]:
         """The bounds that the query states on its output."""
-        return {name: bound for name, bound in self.standing.query.errors if isinstance(bound, ErrorBound)}
+        return {name: bound for name, bound in self.continuous.query.errors if isinstance(bound, ErrorBound)}
 
 
 def _first_bounds(spec: PredictSpec, query: Query) -> tuple[ErrorBound | None, ...]:

@@ -30,7 +30,7 @@ from pulse.runtime.accents.rounding import rounded
 from pulse.runtime.execution.exchange import ExchangeBatch
 from pulse.runtime.jobs.sources import newest
 from pulse.runtime.predict import state_schema as forms
-from pulse.runtime.predict.batch_store import kept_before
+from pulse.runtime.predict.batch_store import latest_before
 from pulse.runtime.predict.engine import Prediction, Tally
 from pulse.runtime.predict.ingest import EVENT_TIME, LINES, arrived, packed_table
 from pulse.runtime.predict.spec import Predictor
@@ -67,7 +67,7 @@ class Stage(StatefulProcessor):
         """The sort keys of streams whose source has no order: the time, with accents first at equal times; None for streams with
         revisions."""
         found: dict[str, Any] = {name: spec.schema.time for name, spec in self.predictor.specs.items()}
-        for name, one in self.predictor.hears.items():
+        for name, one in self.predictor.accent_options.items():
             found[LINES + name] = None
             if one.column is not None:
                 found[name] = [(found[name], "ascending"), (one.column, "ascending")]
@@ -186,12 +186,12 @@ class SingleStage(Stage):
 
     def to_data(self, saved: Any) -> Any:
         """The prediction's state and the accent snapshot."""
-        return forms.kept_prediction(saved[0]), saved[1]
+        return forms.snapshot_prediction(saved[0]), saved[1]
 
     def of_data(self, data: Any) -> Any:
         """Restore the prediction, checked against the job."""
         forms.check_accents(self.predictor, data[1])
-        return forms.recalled_prediction(self.predictor, data[0]), data[1]
+        return forms.restore_prediction(self.predictor, data[0]), data[1]
 
 
 class ValidateStage(Stage):
@@ -298,7 +298,7 @@ class ValidateStage(Stage):
     def _take_bounds(self, validators: Mapping[str, Validator], bound: int) -> int:
         if self.bounds is None or not self.predictor.bounds:
             return bound
-        found = kept_before(forms.BOUNDS, self.bounds, _batch())
+        found = latest_before(forms.BOUNDS, self.bounds, _batch())
         if found is None or found[0] == bound:
             return bound
         forms.check_allotted(self.predictor, found[1])
@@ -308,7 +308,7 @@ class ValidateStage(Stage):
 
     def _rates(self, validator: Validator) -> forms.Rates | None:
         """The volatility of the bucket's keys, if the query states bounds."""
-        return (validator.keys, validator.restlessness()) if self.predictor.bounds else None
+        return (validator.keys, validator.volatility()) if self.predictor.bounds else None
 
 
 def _batch() -> int:

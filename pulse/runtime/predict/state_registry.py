@@ -15,7 +15,7 @@ from pulse.core.columns import Columns
 from pulse.core.encoding.types import Registered
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
-from pulse.plan.accents.operators import Known
+from pulse.plan.accents.operators import OperatorState
 from pulse.runtime.accents.compacted_maps import CompactedMaps
 from pulse.runtime.accents.follower import AccentSnapshot
 from pulse.runtime.accents.propagation import AccentPropagation, Ending
@@ -36,8 +36,8 @@ from pulse.stream.units.step_maps import Alteration
 from pulse.stream.units.unit_map import Units
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.online.validator import ValidatorState
-from pulse.validation.revisions.history import KeptHistory
-from pulse.validation.revisions.tuple_log import KeptChunk, KeptLog, Shelved
+from pulse.validation.revisions.history import HistorySnapshot
+from pulse.validation.revisions.tuple_log import ChunkSnapshot, LogSnapshot, StoredChunk
 
 _CERTAINTIES = 4
 
@@ -121,10 +121,10 @@ REGISTRY = (
     Registered("continuous query", ContinuousQueryState),
     Registered("allotment", Allotment),
     Registered("validator", ValidatorState, check=check_validator),
-    Registered("history", KeptHistory),
-    Registered("log", KeptLog),
-    Registered("chunk", KeptChunk),
-    Registered("shelved", Shelved),
+    Registered("history", HistorySnapshot),
+    Registered("log", LogSnapshot),
+    Registered("chunk", ChunkSnapshot),
+    Registered("shelved", StoredChunk),
     Registered("tally", Tally),
     Registered("cell registry", CellRegistry),
     Registered("key notice", KeyNotice),
@@ -147,7 +147,7 @@ REGISTRY = (
     Registered("compacted maps", CompactedMaps),
     Registered("tuple maps", TupleMaps),
     Registered("accent state", AccentState, without=("to_base",)),
-    Registered("known", Known),
+    Registered("known", OperatorState),
     Registered("ending", Ending),
     Registered("propagation", AccentPropagation),
     Registered("accents", AccentSnapshot),

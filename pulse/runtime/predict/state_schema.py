@@ -23,10 +23,10 @@ from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.state_registry import REGISTRY
 from pulse.runtime.predict.tuple_history import Packed, histories_of
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.inversion.needs import PACE
+from pulse.validation.inversion.needs import TUPLE_RATE
 from pulse.validation.online.validator import Validator, ValidatorState
-from pulse.validation.revisions.history import History, KeptHistory
-from pulse.validation.revisions.tuple_log import KeptChunk
+from pulse.validation.revisions.history import History, HistorySnapshot
+from pulse.validation.revisions.tuple_log import ChunkSnapshot
 
 Rates = tuple[tuple[pa.Array, ...], Mapping[str, FloatArray]]
 """Keys, and the volatility of each by attribute."""
@@ -39,7 +39,7 @@ class KeptPrediction(NamedTuple):
     state: ContinuousQueryState
     allotted: dict[str, Allotment]
     now: int | None
-    histories: dict[str, KeptHistory]
+    histories: dict[str, HistorySnapshot]
     tally: Tally
 
 
@@ -59,7 +59,7 @@ class KeptValidators(NamedTuple):
     validators: dict[str, ValidatorState]
     now: int | None
     bound: int
-    histories: dict[str, KeptHistory]
+    histories: dict[str, HistorySnapshot]
     accents: AccentSnapshot | None
 
 
@@ -87,7 +87,7 @@ SOLVING = form_of(
     ],
     _ALL,
 )
-CHUNK = form_of("chunk", KeptChunk, _ALL)
+CHUNK = form_of("chunk", ChunkSnapshot, _ALL)
 UPDATES = form_of("updates", tuple[int, bytes, Rates | None, Packed | None], _ALL)
 MOVES = form_of("moves", tuple[int, bytes, tuple[KeyNotice, ...]], _ALL)
 ACCENTS = form_of("accents", AccentSnapshot, _ALL)
@@ -101,12 +101,12 @@ def kept_validators(validators: Mapping[str, Validator]) -> dict[str, ValidatorS
     return {stream: one.state for stream, one in validators.items()}
 
 
-def kept_histories(histories: Mapping[str, History]) -> dict[str, KeptHistory]:
+def kept_histories(histories: Mapping[str, History]) -> dict[str, HistorySnapshot]:
     """The state of histories, by stream."""
     return {stream: one.kept for stream, one in histories.items()}
 
 
-def kept_prediction(prediction: Prediction) -> KeptPrediction:
+def snapshot_prediction(prediction: Prediction) -> KeptPrediction:
     """The state of a prediction."""
     assert prediction.state is not None
     return KeptPrediction(
@@ -131,7 +131,7 @@ def recalled_validators(predictor: Predictor, saved: Mapping[str, ValidatorState
     return found
 
 
-def recalled_histories(predictor: Predictor, saved: Mapping[str, KeptHistory]) -> dict[str, History]:
+def recalled_histories(predictor: Predictor, saved: Mapping[str, HistorySnapshot]) -> dict[str, History]:
     """Restore histories from saved state."""
     check_streams(saved, predictor.retentions, "histories")
     found = histories_of(predictor)
@@ -143,7 +143,7 @@ def recalled_histories(predictor: Predictor, saved: Mapping[str, KeptHistory]) -
     return found
 
 
-def recalled_prediction(predictor: Predictor, saved: KeptPrediction) -> Prediction:
+def restore_prediction(predictor: Predictor, saved: KeptPrediction) -> Prediction:
     """Restore a prediction from saved state."""
     check_query_state(predictor, saved.state)
     check_allotted(predictor, saved.allotted)
@@ -160,7 +160,7 @@ def recalled_prediction(predictor: Predictor, saved: KeptPrediction) -> Predicti
 
 def check_query_state(predictor: Predictor, state: ContinuousQueryState) -> None:
     """Check that segments and results have the columns of the job's query."""
-    query = predictor.standing
+    query = predictor.continuous
     check_streams(state.streams, query.columns, "streams")
     every = [(name, state.streams[name], columns) for name, columns in query.columns.items()]
     for name, relation, columns in [*every, ("results", state.results, query.plan.columns)]:
@@ -186,19 +186,19 @@ def check_rates(predictor: Predictor, rates: Mapping[tuple[str, int], Rates]) ->
         if [key.type for key in keys] != [type_ for _, type_ in schema.key]:
             raise refused("rates", f"those of keys of stream {stream}", "keys of other types")
         sizes = {len(one) for one in keys} | {one.size for one in found.values()}
-        if set(found) != {*schema.modelled_names, PACE} or len(sizes) > 1:
+        if set(found) != {*schema.modelled_names, TUPLE_RATE} or len(sizes) > 1:
             raise refused("rates", f"one of each key and attribute of stream {stream}", ", ".join(found))
 
 
 def check_accents(predictor: Predictor, saved: AccentSnapshot | None) -> None:
     """Check that accent state exists for just the streams with accents."""
-    if (saved is None) != (not predictor.hears):
+    if (saved is None) != (not predictor.accent_options):
         raise StateEncodingError(
             "kept state: expected accent state if and only if the job follows accents; start the job on a new checkpoint with "
             "a new sink"
         )
     if saved is not None:
-        check_streams(saved.streams, predictor.hears, "accents")
+        check_streams(saved.streams, predictor.accent_options, "accents")
 
 
 def check_streams(saved: Mapping[str, object], expected: Mapping[str, object], at: str) -> None:

@@ -77,7 +77,7 @@ def reach_back(predictor: Predictor) -> int:
     The next tuple of a key may change all times since its newest tuple, at which a model that is still held was in force.
     """
     longest = max((one.horizon for one in predictor.specs.values()), default=0)
-    return kept_behind(predictor) + predictor.standing.radius + longest
+    return kept_behind(predictor) + predictor.continuous.radius + longest
 
 
 def take(
@@ -142,7 +142,7 @@ def lapsed(
 
 def _forgotten(predictor: Predictor, revised: bool, watermark: int) -> int:
     """The instant since which an ended key must be silent to be freed: no segment of it may be solved again."""
-    oldest = watermark - predictor.standing.radius
+    oldest = watermark - predictor.continuous.radius
     return oldest - kept_behind(predictor) - 2 * GRACE if revised else oldest
 
 

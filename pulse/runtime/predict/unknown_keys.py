@@ -77,7 +77,9 @@ def _needs_bound(one: Expression) -> bool:
     return isinstance(one, Function) and one.name not in ("abs", "sqrt")
 
 
-def doubted(made: Relation, node: Across, unknown: Mapping[Node, Ends], *, left_out: bool) -> Relation:
+def downgrade_unknown(
+    made: Relation, node: Across, unknown: Mapping[Node, Ends], *, left_out: bool
+) -> Relation:
     """Downgrade, or with ``left_out`` remove, the rows of an aggregate from when on a key that may take part is unknown."""
     since = np.full(made.groups, NEVER)
     for leaf in dict.fromkeys(scans(node.input)):

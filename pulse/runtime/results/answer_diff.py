@@ -17,7 +17,13 @@ from pulse.runtime.accents.query_units import AS_STORED, Evolution
 from pulse.runtime.execution import local_driver
 from pulse.runtime.execution.local_driver import Progress
 from pulse.runtime.incremental.version_diff import VersionDiff, prepare_revised
-from pulse.runtime.incremental.version_diff_modes import added, as_window, changes, undone_results, window_of
+from pulse.runtime.incremental.version_diff_modes import (
+    as_window,
+    changes,
+    sum_reports,
+    undone_results,
+    window_of,
+)
 from pulse.runtime.incremental.view import MODES, Proliferation
 from pulse.runtime.io.table_writer import check, write_batches, write_frame
 from pulse.runtime.results.lazy_table import LazyTable, first_rows
@@ -88,7 +94,7 @@ class RevisedAnswer(LazyTable):
     @property
     def report(self) -> Proliferation | None:
         """Return how the revisions of the last run propagated, in this process with a ``mode``."""
-        return added(self._reports)
+        return sum_reports(self._reports)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -192,7 +192,7 @@ class _State:
             # As given, and in the order of the reasons.
             refused = self.given.take(elements[~applied]).table
             reasons = refitted.aside.column(REASON).to_pylist()
-            units = " (in the units of the start)" if self.units.is_told_by_tuples else ""
+            units = " (in the units of the start)" if self.units.needs_tuples else ""
             self.asides.append(with_reason(refused, [f"{reason}{units}" for reason in reasons]))
         if applied.any():
             done = _dated(some.take(np.flatnonzero(applied)), self.job.applied)

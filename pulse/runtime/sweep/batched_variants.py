@@ -27,7 +27,7 @@ from pulse.kernels.samples.grid_runs import common_stretches, copy_codes, copy_s
 from pulse.kernels.samples.vector_program import Programs, no_tallies, run
 from pulse.kernels.windows.average_on_grid import Family
 from pulse.operators.data.relation import Relation
-from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc, together
+from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc, combine_programs
 from pulse.operators.output.summary import Summary, of_tallies
 from pulse.operators.windows.on_grid import integral_families, present
 from pulse.plan.closings import closes, on_all_keys
@@ -177,7 +177,7 @@ def _programs(batch: _Batch) -> Tails | None:
         made[number] = program
     if not made:
         return None
-    programs = together(list(made.values()), len(attributes))
+    programs = combine_programs(list(made.values()), len(attributes))
     given = batch.reads, batch.keys, batch.rate, batch.possible
     return Tails(tuple(made), attributes, *given, sizes, programs)
 
@@ -202,7 +202,7 @@ def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], 
 
 def _is_plain(job: BoundPlan) -> bool:
     """Return whether programs can express the whole job, over windows on ranges."""
-    needs_more = job.errors or job.accents.restating is not None or job.spans is not None
+    needs_more = job.errors or job.accents.output_units is not None or job.spans is not None
     if job.rate is None or not job.summary or needs_more or len(job.fragments) > 1:
         return False
     return _above_windows(job.fragments[-1].root)

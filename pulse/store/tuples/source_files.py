@@ -28,7 +28,7 @@ _ANEW = "; with --keep-tuples all (keep_tuples=True) the model keeps them itself
 _RESTORE = f"restore it as it was, or fit the model anew with it{_ANEW}"
 
 
-def remember(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
+def source_entry(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
     """Return the manifest's entry for the files of a fit; an empty one for data without files."""
     if format is None:
         return {"format": None, "files": []}

@@ -204,7 +204,7 @@ class TupleHistory:
             units = TupleUnits(self.schema, log)
             some = [
                 _filtered(units.undone(table), condition)  # keys may be altered
-                if units.is_told_by_tuples
+                if units.needs_tuples
                 else units.undone(_filtered(table, condition))
                 for table in read
             ]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray
 from pulse.operators.units.apply_maps import Alter
-from pulse.operators.units.to_base_units import Leave, Undo
+from pulse.operators.units.to_base_units import RejectCallback, Undo
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog
 
@@ -42,10 +42,10 @@ class TupleUnits:
     @cached_property
     def restates(self) -> bool:
         """Check whether units change, and tuples in those of the start determine the recorded ones."""
-        return not self._alter.is_empty and not self.is_told_by_tuples
+        return not self._alter.is_empty and not self.needs_tuples
 
     @property
-    def is_told_by_tuples(self) -> bool:
+    def needs_tuples(self) -> bool:
         """Check whether only recorded tuples determine their units: then they cannot be converted back."""
         return self.log is not None and self.log.needs_tuples(self.schema)
 
@@ -58,7 +58,7 @@ class TupleUnits:
                 f"are unknown; fit it anew with --keep {','.join(missing)}"
             )
 
-    def undone(self, table: pa.Table, leave: Leave | None = None) -> pa.Table:
+    def undone(self, table: pa.Table, leave: RejectCallback | None = None) -> pa.Table:
         """Convert recorded tuples to the units of the start: beta of all accents that apply to each, composed (semantics 8.1).
 
         Tuples of which accents leave nothing to model are omitted, as in a fit; ``leave`` receives them.
@@ -104,7 +104,7 @@ class TupleUnits:
 
         Rounding leaves several doubles to choose from: the one with the fewest decimals is taken, most likely the written one.
         Where none nearby converts back, for instance for missing values, the converted one stays. Attributes whose accents only
-        tuples determine are not converted (:attr:`is_told_by_tuples`).
+        tuples determine are not converted (:attr:`needs_tuples`).
         """
         restated = self._altered(table, self._alter) if self.restates else table
         if restated is table:

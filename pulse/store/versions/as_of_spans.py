@@ -9,7 +9,7 @@ from pulse.store.errors import StoreError
 from pulse.store.manifest import Manifest
 
 
-def remembered(folder: str | Path, newest: Manifest) -> list[tuple[int | None, int | None]]:
+def as_of_spans(folder: str | Path, newest: Manifest) -> list[tuple[int | None, int | None]]:
     """Return the spans for which AS OF is answered: by the newest version from an instant on, by kept ones up to their end.
 
     None means unbounded. Spans are in order of time; adjacent ones are merged.

@@ -21,7 +21,7 @@ AROUND = 2
 """Microseconds before and after a corrected tuple, to include the segments that end and begin there."""
 
 
-def touched(old: Model, new: Model) -> Regions:
+def changed_regions(old: Model, new: Model) -> Regions:
     """Return the keys and ranges in which two models of one folder may differ."""
     if old.path.absolute() != new.path.absolute():
         raise StoreError(

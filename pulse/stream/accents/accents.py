@@ -6,7 +6,7 @@ An accent ``[[d, e]]`` states that from here on, for elements that match ``d``, 
 * ``drop(X)``: it no longer is,
 * ``alter(X, alpha, beta)``: its values are ``alpha`` of what they would have been; ``beta`` is the inverse.
 
-``d`` may not mention X. So altering X does not change which rows match ``d``, and undoing needs no state: a row after the
+``d`` may not mention X. So altering X does not change which rows match ``d``, and input_units needs no state: a row after the
 accent matches ``d`` exactly if the unaltered row does.
 """
 

@@ -22,9 +22,9 @@ from pulse.stream.propagation.state import (
     any_of,
     closed_output,
     freed,
+    inexpressible,
     left_of,
     passing,
-    unsayable,
     with_cells,
     with_side,
 )
@@ -39,7 +39,7 @@ def alter(
     """Receive alter data on a side; ``first`` is its description in first units."""
     name, own, signature = primitive.attribute, state.sides[side], state.signature
     absorbed = signature.is_absorbed(primitive)
-    if name not in signature.ignored and not absorbed and (reason := unsayable(state, accent)):
+    if name not in signature.ignored and not absorbed and (reason := inexpressible(state, accent)):
         return aborted(state, accent, reason)
     units = own.units.altered(name, primitive.alpha, first, weight=primitive.weight)
     if name in signature.ignored:

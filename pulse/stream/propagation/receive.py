@@ -37,10 +37,10 @@ from pulse.stream.propagation.state import (
     any_of,
     closed_output,
     freed,
+    inexpressible,
     left_of,
     output_domain,
     passing,
-    unsayable,
     with_side,
     with_where,
 )
@@ -90,7 +90,7 @@ def _add(state: State, side: int, accent: Accent, first: Description) -> tuple[S
         return aborted(
             state, accent, f"'{name}' exists on another side, and an attribute may come from one side only"
         )
-    if reason := unsayable(state, accent):
+    if reason := inexpressible(state, accent):
         return aborted(state, accent, reason)
     wide = state.units.forward(state.frame.some(first, state.domain)).without(name)
     new = wide - state.units.forward(state.exists.get(name, FALSE))
@@ -117,7 +117,7 @@ def _drop(state: State, side: int, accent: Accent, first: Description) -> tuple[
     kept = with_where(own.exists, name, own.exists.get(name, FALSE) - first)
     if name in signature.ignored:
         return with_side(state, side, replace(own, exists=kept)), Step()
-    if reason := unsayable(state, accent):
+    if reason := inexpressible(state, accent):
         return aborted(state, accent, reason)
     dropped = with_where(own.dropped, name, own.dropped.get(name, FALSE) | first)
     state = with_side(state, side, replace(own, exists=kept, dropped=dropped))

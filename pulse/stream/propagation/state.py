@@ -148,7 +148,7 @@ class State:
         )
 
 
-def unsayable(state: State, accent: Accent) -> str:
+def inexpressible(state: State, accent: Accent) -> str:
     """Return why an accent cannot be passed where operators may not accumulate; empty where it can be."""
     if state.mode == "accumulate":
         return ""

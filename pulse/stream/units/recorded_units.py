@@ -46,14 +46,14 @@ class Move(NamedTuple):
 class RawUnits:
     """Maps from the units of the start to the recorded ones, by attribute.
 
-    ``absent`` is by attribute, scaled above 1 where it is absent. ``clock`` maps recorded times; ``unsaid`` marks those of no
+    ``absent`` is by attribute, scaled above 1 where it is absent. ``clock`` maps recorded times; ``uncovered`` marks those of no
     epoch. Descriptions are in recorded units; times are of the start, except in the clock.
     """
 
     steps: Mapping[str, Steps] = field(default_factory=dict)
     absent: Mapping[str, Steps] = field(default_factory=dict)
     clock: Steps | None = None
-    unsaid: Steps | None = None
+    uncovered: Steps | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -63,7 +63,7 @@ class RawUnits:
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the columns that descriptions compare."""
-        clocks = [one for one in (self.clock, self.unsaid) if one is not None]
+        clocks = [one for one in (self.clock, self.uncovered) if one is not None]
         every = (*self.steps.values(), *self.absent.values(), *clocks)
         return tuple(sorted({name for steps in every for name in steps.columns}))
 

@@ -29,7 +29,7 @@ from pulse.core.expression import (
 )
 from pulse.kernels.samples.vector_program import no_tallies, run
 from pulse.operators.errors import DomainError
-from pulse.operators.expressions.compile import NoProgramError, Program, together
+from pulse.operators.expressions.compile import NoProgramError, Program, combine_programs
 from pulse.operators.output.summary import of_samples, of_tallies
 from pulse.operators.relational.on_samples import filter_samples, join_samples, project_samples
 from tests.operators.sampling import SECOND, samples
@@ -92,7 +92,7 @@ def compiled(predicate, outputs, columns):
     arcs = program.column(0, "x", ["id"]), program.column(1, "y", ["id"])
     joined = program.filter(program.join(*arcs, (("id", "id"),), both, 1), predicate)
     program.summary(program.project(joined, outputs, columns), columns.modelled)
-    return together([program, program], len(columns.modelled))
+    return combine_programs([program, program], len(columns.modelled))
 
 
 @given(rows, predicates, st.lists(expressions, min_size=1, max_size=2))

@@ -11,7 +11,7 @@ from pulse.core.segment.order import Ranges
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import Stitched, part_table, stitch
-from pulse.operators.fit.stitch_order import arranged, at_rest
+from pulse.operators.fit.stitch_order import at_rest, part_order
 from tests.operators.fit.fitting import cut, fit_chunks, small_streams, specs, stream, tuples
 
 small = st.integers(0, 3)
@@ -27,7 +27,7 @@ def columns(rows: list[tuple[int, int, int, int, float]]) -> tuple[np.ndarray, .
 
 @given(rows)
 def test_parts_are_by_key_unit_kind_and_time(given_rows: list[tuple[int, int, int, int, float]]) -> None:
-    order = arranged(*columns(given_rows)).tolist()
+    order = part_order(*columns(given_rows)).tolist()
     assert order == sorted(range(len(given_rows)), key=lambda i: given_rows[i])
 
 
@@ -36,7 +36,7 @@ def test_keys_and_units_too_many_to_count(
     given_rows: list[tuple[int, int, int, int, float]], factor: int
 ) -> None:
     wide = [(rank * factor, unit * factor, *rest) for rank, unit, *rest in given_rows]
-    order = arranged(*columns(wide)).tolist()
+    order = part_order(*columns(wide)).tolist()
     assert order == sorted(range(len(wide)), key=lambda i: wide[i])
 
 

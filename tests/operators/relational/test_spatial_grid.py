@@ -16,9 +16,9 @@ from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, Pa
 from pulse.operators.relational.spatial_grid import (
     PairHome,
     ResolvedGrid,
+    cell_place,
     cell_size,
     clip,
-    folded,
     places,
     portions,
     scatter,
@@ -179,7 +179,7 @@ def test_the_home_is_the_first_common_cell() -> None:
     a, b = np.array([[1, 2, 1, 2]]), np.array([[2, 3, 0, 1]])
     pair = np.zeros((1, 2), np.int64)
     homes = [place for place in range(99) if len(PairHome(place, 99, a, b).keep(pair))]
-    assert homes == folded(np.array([2]), np.array([1]), 99).tolist()
+    assert homes == cell_place(np.array([2]), np.array([1]), 99).tolist()
 
 
 def test_cells_at_the_edge_of_the_numbers() -> None:

@@ -13,7 +13,7 @@ from pulse.core.expression import Arithmetic, Column, Constant, Function, Negati
 from pulse.core.time import parse_instant
 from pulse.kernels.pieces.step_maps import apply_steps
 from pulse.language import parse
-from pulse.plan.accents.affine_image import restated
+from pulse.plan.accents.affine_image import affine_image
 from pulse.plan.accents.query_effects import accented
 from pulse.plan.accents.signatures import SlidingHandling
 from pulse.stream.accents.log import AccentLog
@@ -228,7 +228,7 @@ X, Y = Column("x"), Column("y")
     ],
 )  # fmt: skip
 def test_expressions_move_as_their_values_do(expression, maps, out):
-    found = restated(expression, {name: Affine(*map) for name, map in maps.items()})
+    found = affine_image(expression, {name: Affine(*map) for name, map in maps.items()})
     assert found == (None if out is None else Affine(*out))
 
 

@@ -111,7 +111,7 @@ class Run:
             self.prediction.advance(watermark, heard.drops)
         self.follower.settle(now, watermark, self.prediction.validators)
         self.parts.append(
-            numbered([(emission.changes, now or 0)], self.predictor.standing.schema, len(self.parts))
+            numbered([(emission.changes, now or 0)], self.predictor.continuous.schema, len(self.parts))
         )
         self.aside += [row for table in emission.aside.values() for row in table.to_pylist()]
         self.accents += emission.tally.accents

@@ -168,7 +168,7 @@ def heard(
         if watermark is not None:
             prediction.advance(watermark, told.drops)
         follower.settle(now, watermark, prediction.validators)
-        parts.append(numbered([(emission.changes, now or 0)], predictor.standing.schema, number))
+        parts.append(numbered([(emission.changes, now or 0)], predictor.continuous.schema, number))
         if restarting:
             restarted_run(run)
     return final(pa.concat_tables(parts), (), "x")
@@ -188,7 +188,7 @@ def staged(predictor: Predictor, stream: Stream, *, inside: bool) -> dict[Any, A
             for one in rows.to_dict("records")
             if one["channel"] == CHANGES
         ]
-        parts.append(numbered(changes, predictor.standing.schema, number))
+        parts.append(numbered(changes, predictor.continuous.schema, number))
     return final(pa.concat_tables(parts), (), "x")
 
 

@@ -79,7 +79,7 @@ def test_keys_are_declared_in_the_job_or_a_file(tmp_path: Path, given: Any) -> N
     (tmp_path / "keys.csv").write_text("symbol,name\ns0,a\ns1,b\ns2,c\n")
     files(tmp_path / "in", ticks(10), [])
     found = predictor_of(the_job(tmp_path, TOP, stream={"accents": "x.jsonl", "keys": given}))
-    assert str(found.hears["S"].domain.description) == "symbol in ('s0', 's1', 's2')"
+    assert str(found.accent_options["S"].domain.description) == "symbol in ('s0', 's1', 's2')"
 
 
 @pytest.mark.parametrize(

@@ -138,10 +138,10 @@ def heard(
         if watermark is not None:
             prediction.advance(watermark, told.drops)
         follower.settle(now, watermark, prediction.validators)
-        parts.append(numbered([(emission.changes, now or 0)], predictor.standing.schema, number))
+        parts.append(numbered([(emission.changes, now or 0)], predictor.continuous.schema, number))
         if restarting:
             restarted_run(run)
-    return final(pa.concat_tables(parts), predictor.standing.output.key_names, "x")
+    return final(pa.concat_tables(parts), predictor.continuous.output.key_names, "x")
 
 
 def known_until(stream: Stream, key: str) -> int:
@@ -410,8 +410,8 @@ def staged(predictor: Predictor, some: list[Batch]) -> dict[Any, Any]:
             for one in rows.to_dict("records")
             if one["channel"] == CHANGES
         ]
-        parts.append(numbered(changes, predictor.standing.schema, number))
-    return final(pa.concat_tables(parts), predictor.standing.output.key_names, "x")
+        parts.append(numbered(changes, predictor.continuous.schema, number))
+    return final(pa.concat_tables(parts), predictor.continuous.output.key_names, "x")
 
 
 @pytest.mark.parametrize("kind", ["step", "linear"])

@@ -41,7 +41,7 @@ def results() -> Relation:
     return Relation.from_table(pa.Table.from_pylist(rows, schema=columns.segment_schema()), columns)
 
 
-def restating(alterations: list[tuple[str, int, str, Affine]]) -> OutputUnits | None:
+def output_units(alterations: list[tuple[str, int, str, Affine]]) -> OutputUnits | None:
     if not alterations:
         return None
     found: dict[str, list[Alteration]] = {}
@@ -83,7 +83,7 @@ some = st.lists(st.tuples(st.sampled_from(["price", "size"]), st.integers(-1, 21
 def test_what_was_said_becomes_what_is_said_now(old, more):
     """Whatever accents there were and come; attributes are restated each by its own."""
     held = results()
-    before, now = restating(old), restating(old + more)
+    before, now = output_units(old), output_units(old + more)
     nothing = said(held, "+I").slice(0, 0)
     changes = changes_in_output_units(STANDING, (before, now), (held, held), nothing)
     first = said(held if before is None else before.segments(held), "+I")
@@ -95,7 +95,7 @@ def test_what_was_said_becomes_what_is_said_now(old, more):
 
 def test_an_accent_of_one_key_says_nothing_of_others() -> None:
     held, old = results(), [("price", 2, "true", Affine(2))]
-    before, now = restating(old), restating([*old, ("price", 5, "symbol = 'B'", Affine("1/4"))])
+    before, now = output_units(old), output_units([*old, ("price", 5, "symbol = 'B'", Affine("1/4"))])
     changes = changes_in_output_units(STANDING, (before, now), (held, held), said(held, "+I").slice(0, 0))
     assert changes["symbol"].unique().to_pylist() == ["B"]
     assert changes.select(["lo", "hi"]).to_pylist() == [
@@ -106,6 +106,6 @@ def test_an_accent_of_one_key_says_nothing_of_others() -> None:
 def test_units_that_come_back_are_not_said_again() -> None:
     """Two accents of one instant that come to nothing."""
     held = results()
-    now = restating([("price", 5, "true", Affine(2)), ("price", 5, "true", Affine("1/2"))])
+    now = output_units([("price", 5, "true", Affine(2)), ("price", 5, "true", Affine("1/2"))])
     nothing = said(held, "+I").slice(0, 0)
     assert changes_in_output_units(STANDING, (None, now), (held, held), nothing).num_rows == 0

@@ -1,4 +1,4 @@
-"""Models of a job whose units change hold for the tuples as recorded: what undoing and restating round is in their bounds."""
+"""Models of a job whose units change hold for the tuples as recorded: what undoing and output_units round is in their bounds."""
 
 from __future__ import annotations
 

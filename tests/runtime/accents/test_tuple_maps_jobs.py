@@ -118,8 +118,8 @@ def test_rows_of_no_file_cannot_have_their_times_altered_in_place(tmp_path: Path
     kafka = {"source": "kafka", "path": None, "options": {}, "format": "json"}
     stream = {key: value for key, value in kafka.items() if value is not None}
     made = predictor_of(raw_job(tmp_path, "accent", stream=stream))
-    assert [name for name, _ in made.hears["S"].fixed] == ["t"]
-    assert predictor_of(raw_job(tmp_path, "log.jsonl", stream=stream)).hears["S"].fixed == ()
+    assert [name for name, _ in made.accent_options["S"].fixed] == ["t"]
+    assert predictor_of(raw_job(tmp_path, "log.jsonl", stream=stream)).accent_options["S"].fixed == ()
 
 
 # -- ends and punctuation ----------------------------------------------------------------------------------------

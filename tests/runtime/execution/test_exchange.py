@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.spatial_grid import ResolvedGrid, folded
+from pulse.operators.relational.spatial_grid import ResolvedGrid, cell_place
 from pulse.plan.nodes import Across, Exchange, Grid, Scan
 from pulse.runtime.execution.exchange import ExchangeBatch, gathered, parcels
 from tests.strategies import EPOCH_US, relations
@@ -176,7 +176,7 @@ def test_on_a_grid_each_portion_comes_with_its_cells(relation):
     seconds = 0.0
     for parcel in parcels(near, exchange, 1, 16, grid):
         assert parcel.cells.shape == (parcel.relation.groups, 4)
-        home = folded(parcel.cells[:, 0], parcel.cells[:, 2], grid.places) == parcel.place % grid.places
+        home = cell_place(parcel.cells[:, 0], parcel.cells[:, 2], grid.places) == parcel.place % grid.places
         own = parcel.relation.select_groups(np.flatnonzero(home))
         seconds += float((own.hi - own.lo).sum())
         back = ExchangeBatch.unpack(parcel.place, 1, parcel.pack(), near.columns)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.runtime.jobs.checkpoint import CheckpointError, keep_fingerprint
+from pulse.runtime.jobs.checkpoint import CheckpointError, write_fingerprint
 from pulse.runtime.jobs.sinks import ParquetSink, read_changes
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.predict.local_driver import Status, run_local
@@ -105,7 +105,7 @@ def test_checkpoints_of_other_jobs_and_engines_are_refused(tmp_path: Path) -> No
     with pytest.raises(
         CheckpointError, match=r"is of engine 'local'; engine 'spark' cannot resume its state"
     ):
-        keep_fingerprint(mine, "spark")
+        write_fingerprint(mine, "spark")
     other = job(tmp_path / "other")
     (tmp_path / "other" / "checkpoint" / "spark").mkdir(parents=True)
     with pytest.raises(

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pulse.runtime.io.lenient_text import Dialect
-from pulse.runtime.jobs.dead_letters import aside_folder, concatenated, read_aside, reasons
+from pulse.runtime.jobs.dead_letters import aside_folder, concat_rows, read_aside, reasons
 from pulse.runtime.jobs.result_log import ResultsError, read_changes
 from pulse.runtime.jobs.spark_lines import LineReader, is_plain
 from pulse.runtime.jobs.toml import Job
@@ -368,5 +368,5 @@ def test_where_they_lie(tmp_path: Path) -> None:
 
 def test_streams_whose_columns_nothing_unites() -> None:
     texts, numbers = pa.table({"id": ["a"], "x": [1.0]}), pa.table({"id": [1], "x": [2]})
-    assert concatenated([texts, numbers]).to_pylist() == [{"id": "a", "x": "1"}, {"id": "1", "x": "2"}]
-    assert concatenated([texts, pa.table({"x": [2], "y": [3]})]).column("x").to_pylist() == [1.0, 2.0]
+    assert concat_rows([texts, numbers]).to_pylist() == [{"id": "a", "x": "1"}, {"id": "1", "x": "2"}]
+    assert concat_rows([texts, pa.table({"x": [2], "y": [3]})]).column("x").to_pylist() == [1.0, 2.0]

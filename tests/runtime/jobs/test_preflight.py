@@ -77,9 +77,9 @@ def test_a_changed_job_is_refused_before_spark_starts_and_nothing_is_written(tmp
     before = job(tmp_path)
     check_for_spark(before)
     assert not (tmp_path / "state").exists()
-    from pulse.runtime.jobs.checkpoint import keep_fingerprint
+    from pulse.runtime.jobs.checkpoint import write_fingerprint
 
-    keep_fingerprint(before)
+    write_fingerprint(before)
     with pytest.raises(CheckpointError, match="is of another job"):
         pulse.Session(engine="spark").run(replace(before, split="equi"))
 

@@ -13,11 +13,11 @@ from pulse.runtime.jobs import result_log
 from pulse.runtime.jobs.result_log import (
     ResultsError,
     change_batches,
-    holding,
     read_changes,
     read_holds,
+    replay_changes,
     results_folder,
-    within,
+    rows_between,
 )
 from pulse.runtime.jobs.sinks import ParquetSink
 from pulse.runtime.predict.local_driver import run_local
@@ -100,7 +100,7 @@ def test_what_was_taken_back_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(result_log, "apply_changes", counted)
     said = [rows(("+I", 0, 1), ("-D", 0, 1)) for _ in range(50)] + [rows(("+I", 0, 1))]
-    assert holding(iter(said)).num_rows == 1
+    assert replay_changes(iter(said)).num_rows == 1
     assert len(sizes) > 5
     assert max(sizes) <= 12
 
@@ -113,7 +113,7 @@ def test_rows_of_a_stretch_of_time() -> None:
     said = rows(("+I", 0, 2), ("+I", 2, 4), ("+I", 4, 4), ("+I", 4, 6))
 
     def lo(*bounds: Any) -> list[float]:
-        return [float(one) for one in within(said, *bounds).column("lo").to_pylist()]
+        return [float(one) for one in rows_between(said, *bounds).column("lo").to_pylist()]
 
     assert lo(None, None) == [0, 2, 4, 4]
     assert lo(2 * SECOND, None) == [2, 4, 4]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from pulse.runtime.jobs.checkpoint import CheckpointError, known_columns
 from pulse.runtime.jobs.file_source import SourceError
-from pulse.runtime.jobs.source_schema import same_types, settled, type_names
+from pulse.runtime.jobs.source_schema import resolve_types, same_types, type_names
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.local_driver import Status, run_local
 from pulse.runtime.predict.spark_driver import start
@@ -152,7 +152,7 @@ def test_same_types() -> None:
 
 def test_columns_that_are_listed_stay(tmp_path: Path) -> None:
     job = text_job(tmp_path, columns=TYPES)
-    assert settled(job) == (job, {})
+    assert resolve_types(job) == (job, {})
 
 
 def test_types_of_parquet_in_process(tmp_path: Path) -> None:
@@ -161,6 +161,6 @@ def test_types_of_parquet_in_process(tmp_path: Path) -> None:
         {"id": ["a"], "t": pa.array([0], pa.timestamp("us")), "x": [1.0], "v": [1.0], "n": [[1]]}
     )
     pq.write_table(table, tmp_path / "in" / "0.parquet")
-    typed, types = settled(climbing_job(tmp_path))
+    typed, types = resolve_types(climbing_job(tmp_path))
     plain = {"id": "string", "t": "timestamp[us]", "x": "double", "v": "double"}
     assert typed.streams["S"].columns == types["S"] == {**plain, "n": "null"}

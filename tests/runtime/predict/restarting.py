@@ -13,16 +13,16 @@ from pulse.runtime.predict.state_codec import pack_state, unpack_state
 def restarted(prediction: Prediction) -> Prediction:
     """A prediction as it is after a restart."""
     kept, _ = unpack_state(
-        forms.PREDICTING, pack_state(forms.PREDICTING, (forms.kept_prediction(prediction), None))
+        forms.PREDICTING, pack_state(forms.PREDICTING, (forms.snapshot_prediction(prediction), None))
     )
-    return forms.recalled_prediction(prediction.predictor, kept)
+    return forms.restore_prediction(prediction.predictor, kept)
 
 
 def restarted_run(run: Any) -> Any:
     """A run of a prediction and of what follows its accents, after a restart; what it has said stays said."""
     run.prediction = restarted(run.prediction)
     kept = unpack_state(forms.ACCENTS, pack_state(forms.ACCENTS, run.follower.state))
-    forms.check_accents(run.predictor, kept if run.predictor.hears else None)
+    forms.check_accents(run.predictor, kept if run.predictor.accent_options else None)
     run.follower = Follower(run.predictor, *kept)
     return run
 

@@ -70,7 +70,7 @@ def parcels(
     """A batch with its accents as Spark would hand it to the first stage."""
     found: list[dict[str, Any]] = []
     for stream, table in tables.items():
-        schema, accents = predictor.specs[stream].schema, predictor.hears[stream].column
+        schema, accents = predictor.specs[stream].schema, predictor.accent_options[stream].column
         found += packed(stream, table, schema.key_names[0], places, accents, schema.time)
     for stream, said in lines.items():
         text = pa.record_batch({"value": ["\n".join(said)], "modified": [8], "origin": ["file:/log"]})
@@ -99,7 +99,7 @@ def staged(
     for number, (tables, lines) in enumerate(batches):
         out = second.take(first.take(parcels(predictor, tables, lines, places))).to_dict("records")
         parts = [(unpacked_table(one["payload"]), one["now"]) for one in out if one["channel"] == CHANGES]
-        parts = coalesced(parts, predictor.standing) if spread is not None else parts
-        changes.append(numbered(parts, predictor.standing.schema, number))
+        parts = coalesced(parts, predictor.continuous) if spread is not None else parts
+        changes.append(numbered(parts, predictor.continuous.schema, number))
         rest += [one for one in out if one["channel"] != CHANGES]
     return pa.concat_tables(changes), rest

@@ -66,7 +66,7 @@ def test_who_takes_part() -> None:
     p = running()
     p.push({"A": of_a(("p", 0, 1, 0), ("r", 0, 9, 0)), "B": of_b(("q", 0, 5, 0))})
     assert p.state is not None
-    found = parties(p.predictor.standing, p.state.results)
+    found = parties(p.predictor.continuous, p.state.results)
     assert {stream: keys[0].to_pylist() for stream, keys in found.items() if keys} == {"A": ["p"], "B": ["q"]}
     both = merge_parties(found, {"A": (pa.array(["r"]),)})
     assert both["A"] is not None
@@ -94,7 +94,7 @@ def test_late_tuples_and_shares_that_move(seed: int) -> None:
     asked = fig_1(60, seed, 0.3)
     old = asked.running.predictor
     retentions = {name: Retention(10 * SECOND) for name in SCHEMAS}
-    p = Prediction(Predictor(old.standing, old.specs, retentions=retentions))
+    p = Prediction(Predictor(old.continuous, old.specs, retentions=retentions))
     for some in pushes(asked, 8, 5):
         p.push(some)
         assert p.now is not None

@@ -318,7 +318,7 @@ def test_where_one_stream_is_ahead_results_are_true(seed: int) -> None:
     """By seconds in the end: what wide models said of the one ahead stays, and a few results state more than was asked."""
     asked = fig_1(100, seed, 0.3)
     _, found = asked.followed(8)
-    assert asked.running.tally.beyond <= 2  # of 50 and more; without restating 10
+    assert asked.running.tally.beyond <= 2  # of 50 and more; without output_units 10
     assert found.faults == {}
 
 

@@ -89,5 +89,5 @@ def test_what_is_left_at_an_end_is_what_was_said_of_before(
 
 
 def _with_policy(predictor: Predictor) -> Predictor:
-    hears = {"S": replace(predictor.hears["S"], policy=Policy(drop="exception"))}
-    return replace(predictor, hears=hears)
+    accent_options = {"S": replace(predictor.accent_options["S"], policy=Policy(drop="exception"))}
+    return replace(predictor, accent_options=accent_options)

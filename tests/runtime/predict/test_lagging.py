@@ -175,8 +175,8 @@ def through_stages(job: Job) -> pa.Table:
     for number, tables in enumerate(batches(job, schemas)):
         out = second.take(first.take(dealt(tables, "id", 3))).to_dict("records")
         parts = [(unpacked_table(one["payload"]), one["now"]) for one in out if one["channel"] == CHANGES]
-        parts = coalesced(parts, predictor.standing) if spread is not None else parts
-        changes.append(numbered(parts, predictor.standing.schema, number))
+        parts = coalesced(parts, predictor.continuous) if spread is not None else parts
+        changes.append(numbered(parts, predictor.continuous.schema, number))
     return pa.concat_tables(changes)
 
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pulse.runtime.jobs.checkpoint import CheckpointError
-from pulse.runtime.jobs.sinks import Silent, numbered, read_changes
+from pulse.runtime.jobs.sinks import NullSink, numbered, read_changes
 from pulse.runtime.jobs.sources import batches, predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.ingest import unpacked_table
@@ -159,8 +159,8 @@ def staged(job: Job, key: str, cell: float | None = None) -> pa.Table:
         said = [one for one in rows.to_dict("records") if one["channel"] == CHANGES]
         changes = [(unpacked_table(one["payload"]), one["now"]) for one in said]
         if spread is not None and len(stages) > 1:
-            changes = coalesced(changes, predictor.standing)
-        parts.append(numbered(changes, predictor.standing.schema, number))
+            changes = coalesced(changes, predictor.continuous)
+        parts.append(numbered(changes, predictor.continuous.schema, number))
     return pa.concat_tables(parts)
 
 
@@ -217,7 +217,7 @@ def test_stages(
         found = final(staged(spoilt_, key, cell), keys, value)
         assert found
         assert found == final(in_process(spoilt_), keys, value)
-        p = run_local(replace(spoilt_, checkpoint=None), sink=Silent())
+        p = run_local(replace(spoilt_, checkpoint=None), sink=NullSink())
         assert p.tally.revisions > 20
         assert p.tally.aside == 0
         if not p.tally.absorbed:
@@ -240,7 +240,7 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     found = read_changes(tmp_path / "out")
     assert final(found, ("symbol",), "d") == final(in_process(job), ("symbol",), "d")
     apart = replace(job.sink, path=str(tmp_path / "out_in_process"), aside=None)
-    p = run_local(replace(job, sink=apart, checkpoint=None), sink=Silent())
+    p = run_local(replace(job, sink=apart, checkpoint=None), sink=NullSink())
     assert first.tally.revisions + second.tally.revisions == p.tally.revisions > 10
     assert first.tally.absorbed + second.tally.absorbed == p.tally.absorbed
     (said,) = aside(tmp_path)

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 
 from pulse.core.errors import PulseError
 from pulse.runtime.incremental.continuous_query import ContinuousQuery
-from pulse.runtime.jobs.checkpoint import CheckpointError, keep_fingerprint
-from pulse.runtime.jobs.sinks import KafkaSink, Silent, read_changes
+from pulse.runtime.jobs.checkpoint import CheckpointError, write_fingerprint
+from pulse.runtime.jobs.sinks import KafkaSink, NullSink, read_changes
 from pulse.runtime.jobs.sources import SourceError, predictor_of
 from pulse.runtime.jobs.toml import Job, JobError, job_of
 from pulse.runtime.predict import spark_driver
-from pulse.runtime.predict.batch_store import kept_before
+from pulse.runtime.predict.batch_store import latest_before
 from pulse.runtime.predict.local_driver import Status, run_local
 from pulse.runtime.predict.spark_driver import Listener, runs_in_buckets, start
 from pulse.runtime.predict.spatial_partitioning import coalesced
@@ -149,8 +149,8 @@ def test_bounds_come_back_to_the_validators(spark: SparkSession, tmp_path: Path)
     status = ran(spark, job)
     kept = sorted((tmp_path / "checkpoint" / "bounds").glob("[0-9]*"))
     assert [int(one.name) for one in kept] == [0, 1]
-    assert kept_before(BOUNDS, tmp_path / "checkpoint" / "bounds", 0) is None
-    found = kept_before(BOUNDS, tmp_path / "checkpoint" / "bounds", 1)
+    assert latest_before(BOUNDS, tmp_path / "checkpoint" / "bounds", 0) is None
+    found = latest_before(BOUNDS, tmp_path / "checkpoint" / "bounds", 1)
     assert found is not None
     batch, allotted = found
     assert batch == 0
@@ -198,8 +198,8 @@ def test_a_truncated_file_is_named_and_once_replaced_the_job_goes_on(
 
 def test_a_changed_query_on_an_old_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     ticks(tmp_path / "in", 1)
-    keep_fingerprint(tick_job(tmp_path))
-    keep_fingerprint(tick_job(tmp_path, FILTER.replace(" from", "\n  from")))
+    write_fingerprint(tick_job(tmp_path))
+    write_fingerprint(tick_job(tmp_path, FILTER.replace(" from", "\n  from")))
     for changed, said in (
         (tick_job(tmp_path, FILTER.replace("103", "104")), "query was '.*103', is '.*104'"),
         (tick_job(tmp_path, buckets=5), "buckets was 3, is 5"),
@@ -289,7 +289,7 @@ def test_csv_is_read_by_the_names_in_its_header(spark: SparkSession, tmp_path: P
     # A line that does not parse is a tuple that lacks something, in both engines.
     local: list[Status] = []
     apart = replace(job, checkpoint=None, sink=replace(job.sink, path=str(tmp_path / "local")))
-    run_local(apart, sink=Silent(), on_status=local.append)
+    run_local(apart, sink=NullSink(), on_status=local.append)
     assert (status.tally.tuples, status.tally.aside) == (21, 3)
     assert (local[-1].tally.tuples, local[-1].tally.aside) == (21, 3)
     kept = pq.ParquetFile(tmp_path / "local/_aside/stream=S/batch=0/tuples.parquet").read().to_pylist()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pulse.operators.relational.spatial_grid import PairHome, folded, folded_places
+from pulse.operators.relational.spatial_grid import PairHome, cell_place, places_of_cells
 from pulse.runtime.jobs.sinks import numbered
 from pulse.runtime.jobs.sources import newest, predictor_of
 from pulse.runtime.jobs.toml import Job, JobError
@@ -90,13 +90,13 @@ class Ways:
         self.said: set[int] = set()
 
     def push(self, tables: dict[str, pa.Table]) -> None:
-        schema, batch = self.predictor.standing.schema, len(self.found)
+        schema, batch = self.predictor.continuous.schema, len(self.found)
         sent = self.first.take(dealt(tables, "id", 3))
         self.told |= set(sent.place[sent.channel == UPDATES])
         rows = self.second.take(sent).to_dict("records")
         self.said |= {one["place"] for one in rows if one["channel"] == CHANGES}
         parts = [(unpacked_table(one["payload"]), one["now"]) for one in rows if one["channel"] == CHANGES]
-        self.found.append(numbered(coalesced(parts, self.predictor.standing), schema, batch))
+        self.found.append(numbered(coalesced(parts, self.predictor.continuous), schema, batch))
         now = newest(tables, self.predictor, self.one.now)
         assert now is not None
         emission = self.one.push(tables, now - self.job.lateness)
@@ -215,7 +215,7 @@ def test_plans_that_stay_in_one_place(tmp_path: Path) -> None:
 
 def test_the_cell_of_a_job(tmp_path: Path) -> None:
     job = job_for(tmp_path, NEAR)
-    standing = predictor_of(job).standing
+    standing = predictor_of(job).continuous
     by_reach, stated = SpatialPartitioning.of(standing, 4), SpatialPartitioning.of(standing, 4, 7.0)
     assert by_reach is not None
     assert stated is not None
@@ -240,10 +240,10 @@ def test_a_pair_has_one_home_that_both_go_to(
     assert len(homes) == 1
     meet = max(one[0], other[0]) <= min(one[1], other[1]) and max(one[2], other[2]) <= min(one[3], other[3])
     if meet:
-        assert homes[0] in folded_places(one, places) & folded_places(other, places)
+        assert homes[0] in places_of_cells(one, places) & places_of_cells(other, places)
 
 
 def test_very_large_ranges_go_everywhere() -> None:
-    assert folded_places((-32768, 32767, -32768, 32767), 5) == frozenset(range(5))
-    dealt_out = folded(*(one.ravel() for one in np.meshgrid(np.arange(-30, 30), np.arange(-30, 30))), 6)
+    assert places_of_cells((-32768, 32767, -32768, 32767), 5) == frozenset(range(5))
+    dealt_out = cell_place(*(one.ravel() for one in np.meshgrid(np.arange(-30, 30), np.arange(-30, 30))), 6)
     assert np.bincount(dealt_out).min() > 450

@@ -13,7 +13,7 @@ from pulse.runtime.jobs.sinks import numbered
 from pulse.runtime.jobs.sources import batches, predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict import stage_rows, stages, state_schema
-from pulse.runtime.predict.batch_store import keep, kept_before
+from pulse.runtime.predict.batch_store import latest_before, put
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.stage_rows import ASIDE, BOUNDS, CHANGES
@@ -54,13 +54,13 @@ def staged(job: Job, key: str, monkeypatch: pytest.MonkeyPatch, folder: Path | N
         parts.append(
             numbered(
                 [(unpacked_table(one["payload"]), one["now"]) for one in said],
-                predictor.standing.schema,
+                predictor.continuous.schema,
                 batch,
             )
         )
         for one in rows.to_dict("records"):
             if one["channel"] == BOUNDS and folder is not None:
-                keep(folder, batch, one["payload"])
+                put(folder, batch, one["payload"])
     return pa.concat_tables(parts)
 
 
@@ -96,7 +96,7 @@ def test_bounds_of_a_batch_hold_in_the_next(tmp_path: Path, monkeypatch: pytest.
     job = tick_job(tmp_path, query)
     folder = tmp_path / "bounds"
     found = staged(job, "symbol", monkeypatch, folder)
-    allotted = kept_before(state_schema.BOUNDS, folder, 99)
+    allotted = latest_before(state_schema.BOUNDS, folder, 99)
     assert allotted is not None
     assert allotted[0] == 2
     limit = 0.01 * 4 * 106

@@ -20,8 +20,8 @@ from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.state_registry import REGISTRY
 from pulse.runtime.predict.state_schema import KeptPrediction
 from pulse.validation.online.validator import Validator
-from pulse.validation.revisions.history import History, KeptHistory
-from pulse.validation.revisions.tuple_log import Chunk, KeptChunk, KeptLog, TupleLog
+from pulse.validation.revisions.history import History, HistorySnapshot
+from pulse.validation.revisions.tuple_log import Chunk, ChunkSnapshot, LogSnapshot, TupleLog
 from tests.core.encoding.encoded import comparable
 from tests.fuzz.harness import a_share
 from tests.runtime.predict.kept_states import strategy
@@ -50,9 +50,9 @@ def test_names_and_classes_are_registered_once() -> None:
     ("live", "kept", "known_otherwise"),
     [
         (Prediction, KeptPrediction, {"predictor"}),
-        (History, KeptHistory, {"spec", "retention"}),
-        (TupleLog, KeptLog, {"schema", "columns", "shelf"}),
-        (Chunk, KeptChunk, {"schema"}),
+        (History, HistorySnapshot, {"spec", "retention"}),
+        (TupleLog, LogSnapshot, {"schema", "columns", "shelf"}),
+        (Chunk, ChunkSnapshot, {"schema"}),
         (Follower, AccentSnapshot, {"predictor", "output_units"}),  # which follows from the propagation
     ],
 )

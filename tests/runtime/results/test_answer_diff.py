@@ -22,7 +22,7 @@ from pulse.runtime.execution.bound_plan import RateError
 from pulse.runtime.incremental.version_diff import GRACE, prepare_revised
 from pulse.store.errors import HistoryGoneError, VersionGoneError
 from pulse.store.model import Model
-from pulse.store.versions.changed_regions import touched
+from pulse.store.versions.changed_regions import changed_regions
 from tests.runtime.execution.asking import COLLISION, MACD, SECOND, START, local, table, ticks, vessels
 from tests.runtime.incremental.revising import fitted, stream
 
@@ -339,12 +339,12 @@ def test_appended_data_come_as_insertions(tmp_path: Path) -> None:
 
 
 def test_touched_regions_are_those_of_what_was_corrected(models: Models) -> None:
-    whole = touched(Model(models["S"].path, version=1), models["S"])
-    part = touched(Model(models["S"].path, version=2), models["S"])
+    whole = changed_regions(Model(models["S"].path, version=1), models["S"])
+    part = changed_regions(Model(models["S"].path, version=2), models["S"])
     assert 0 < len(part) <= len(whole)
-    assert len(touched(models["S"], models["S"])) == 0
+    assert len(changed_regions(models["S"], models["S"])) == 0
     with pytest.raises(PulseError, match="different models"):
-        touched(models["S"], models["P"])
+        changed_regions(models["S"], models["P"])
 
 
 def test_writing_and_showing(models: Models, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def times(a: Expression, b: Expression) -> Expression:
     return Arithmetic("*", a, b)
 
 
-def restlessness(seed: int, keys: str = "abc") -> dict[str, Allotment]:
+def volatility(seed: int, keys: str = "abc") -> dict[str, Allotment]:
     random = np.random.default_rng(seed)
     return {
         name: Allotment(
@@ -67,7 +67,7 @@ def check(
 ) -> dict[str, Allotment]:
     """Shake every input within its bounds: where both answers speak, they differ by no more than the bound on the true one."""
     engine = evaluation(plan, given_)
-    found = invert(plan, bounds, engine.segments, split=split, restlessness=restlessness(seed))
+    found = invert(plan, bounds, engine.segments, split=split, volatility=volatility(seed))
     said = values(engine.segments(plan))
     model = interpret(plan, {name: one.stored() for name, one in given_.items()})
     for n in range(2):

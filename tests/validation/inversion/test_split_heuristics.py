@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pulse.validation.inversion import split_heuristics
 from pulse.validation.inversion.split_heuristics import (
     FLOOR,
-    Question,
     SplitError,
+    SplitInput,
     allot,
     equi,
     get,
@@ -31,12 +31,12 @@ def question(
     counts: list[int],
     *,
     sensitivity: Any = 1.0,
-    restlessness: Any = 1.0,
+    volatility: Any = 1.0,
     coefficients: Any = None,
-) -> Question:
+) -> SplitInput:
     n, m = len(bound), sum(counts)
     c = np.zeros((m, 2)) if coefficients is None else np.asarray(coefficients, float)
-    return Question(
+    return SplitInput(
         output_keys=(pa.array([f"o{i}" for i in range(n)], pa.string()),),
         output_coefficients=np.zeros((n, 1)),
         bound=np.array(bound, float),
@@ -48,12 +48,12 @@ def question(
         lo=np.zeros(m),
         hi=np.ones(m),
         sensitivity=np.broadcast_to(np.asarray(sensitivity, float), m).copy(),
-        restlessness=np.broadcast_to(np.asarray(restlessness, float), m).copy(),
+        volatility=np.broadcast_to(np.asarray(volatility, float), m).copy(),
     )
 
 
 @st.composite
-def questions(draw: Any) -> Question:
+def questions(draw: Any) -> SplitInput:
     counts = draw(st.lists(st.integers(1, 5), max_size=4))
     m = sum(counts)
 
@@ -65,13 +65,13 @@ def questions(draw: Any) -> Question:
         draw(st.lists(sizes, min_size=len(counts), max_size=len(counts))),
         counts,
         sensitivity=many(sizes),
-        restlessness=many(sizes | zero),
+        volatility=many(sizes | zero),
         coefficients=np.array(many(st.tuples(sizes, sizes | zero, sizes | zero)), float).reshape(m, 3),
     )
 
 
 @given(questions(), st.sampled_from(["equi", "gradient", "restless"]))
-def test_shares_keep_the_bound_and_none_is_left_with_nothing(asked: Question, name: str) -> None:
+def test_shares_keep_the_bound_and_none_is_left_with_nothing(asked: SplitInput, name: str) -> None:
     given_ = allot(get(name), asked)
     for i, bound in enumerate(asked.bound):
         own = slice(*asked.offsets[i : i + 2])
@@ -103,7 +103,7 @@ def test_gradient_is_in_proportion_to_slopes() -> None:
 def test_restless_expects_the_fewest_violations(inputs: list[tuple[float, float]], move: list[float]) -> None:
     """No other way to share the bound out has a smaller sum of (r / b)^2, but for the floor."""
     s, r = np.array(inputs).T
-    asked = question([1.0], [len(s)], sensitivity=s, restlessness=r)
+    asked = question([1.0], [len(s)], sensitivity=s, volatility=r)
     best = (restless(asked) - FLOOR * equi(asked)) / (1 - FLOOR)
     assert (s * best).sum() == pytest.approx(1.0)
     other = best * (1 + np.array(move[: len(s)]))
@@ -113,7 +113,7 @@ def test_restless_expects_the_fewest_violations(inputs: list[tuple[float, float]
 
 
 def test_restless_without_restlessness_is_equi() -> None:
-    asked = question([1.0], [3], restlessness=0.0, sensitivity=[1.0, 2.0, 4.0])
+    asked = question([1.0], [3], volatility=0.0, sensitivity=[1.0, 2.0, 4.0])
     assert restless(asked) == pytest.approx(equi(asked))
 
 

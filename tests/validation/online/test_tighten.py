@@ -16,7 +16,7 @@ from pulse.core.bounds import Absolute
 from pulse.kernels.validate.validate import FIRST, VIOLATED
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.online.tighten import loose, restate
+from pulse.validation.online.tighten import loose, tighten
 from pulse.validation.online.validator import Pushed, ValidationCounts, Validator
 from tests.validation.online.test_validator import (
     EPOCH,
@@ -47,7 +47,7 @@ def test_the_truth_stays_within_what_is_restated(
     for begin, end in itertools.pairwise(cuts):
         bound = data.draw(st.sampled_from([0.0, 0.125, 0.5, 2.0, 1e6]))
         mine.allot(allotted(names, bound))
-        made = restate(mine, loose(mine))
+        made = tighten(mine, loose(mine))
         assert not len(loose(mine))
         assert all((values <= bound).all() for values in made.err.values())
         pushes.append(Pushed(made, np.zeros(len(made), np.int64), ValidationCounts(), None))
@@ -61,7 +61,7 @@ def test_the_same_curve_from_the_newest_tuple_on() -> None:
     mine.push(tuples([0, 1, 2, 3], [0, 2, 4, 6.125]))
     old = mine.models(np.array([0]))
     mine.allot(allotted(("x",), 0.5))
-    made = restate(mine, loose(mine))
+    made = tighten(mine, loose(mine))
     ((begin, end, ((((c0, c1), err),), _, _)),) = rows_of(made)["a"]
     assert begin == EPOCH + 3 * SECOND
     assert end == rows_of(old)["a"][0][1]
@@ -78,7 +78,7 @@ def test_a_curve_that_misses_the_newest_tuple_is_moved_onto_it() -> None:
     mine = validator(error=1.0)
     mine.push(tuples([0, 5], [10, 10.75]))
     mine.allot(allotted(("x",), 0.25))
-    made = restate(mine, loose(mine))
+    made = tighten(mine, loose(mine))
     assert made.models["x"].tolist() == [[10.75]]
     assert made.err["x"].tolist() == [0.25]
     assert made.hi.tolist() == [95.0]  # it reaches as far as it did
@@ -94,6 +94,6 @@ def test_only_what_states_more_than_is_allotted() -> None:
     assert loose(mine).tolist() == [0, 2]
     assert loose(mine, (pa.array(["b", "c", "d"]),)).tolist() == [2]
     assert loose(mine, (pa.array([], pa.string()),)).tolist() == []
-    assert restate(mine, loose(mine)).keys[0].to_pylist() == ["a", "c"]
-    assert len(restate(mine, loose(mine))) == 0
+    assert tighten(mine, loose(mine)).keys[0].to_pylist() == ["a", "c"]
+    assert len(tighten(mine, loose(mine))) == 0
     assert mine.push(tuples([1], [0], k="d")).kinds.tolist() == [FIRST]

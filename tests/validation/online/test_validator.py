@@ -528,7 +528,7 @@ def test_restlessness_by_key() -> None:
     for k, size in (("calm", 0.01), ("wild", 1.0)):
         mine.push(tuples(np.arange(200), np.cumsum(rng.normal(0, size, 200)), k=k))
     assert mine.keys[0].to_pylist() == ["calm", "wild"]
-    calm, wild = mine.restlessness()["x"]
+    calm, wild = mine.volatility()["x"]
     assert calm == pytest.approx(0.01, rel=0.3)
     assert wild == pytest.approx(1.0, rel=0.3)
 
