@@ -38,8 +38,8 @@ def distortion(plane: Plane, x: Sequence[tuple[Any, Any]], y: Sequence[tuple[Any
     with np.errstate(invalid="ignore"):
         growth = np.expm1(np.minimum(bent, _BENT))
         found = found + (1.0 + found) * growth
-        found = np.where((bent <= _BENT) & (far <= FAR), np.minimum(found, UNBOUNDED), UNBOUNDED)
-    return found
+        near = (bent <= _BENT) & (far <= FAR)
+    return np.where(near, np.minimum(found, UNBOUNDED), UNBOUNDED)
 
 
 def _within(

@@ -130,7 +130,7 @@ def test_units_are_converted_and_coordinates_without_a_plane_are_refused() -> No
     assert "us-ft" not in feet
     for crs in ("EPSG:4326", "+proj=longlat +ellps=WGS84", "EPSG:4978"):
         with pytest.raises(
-            ProjectionError, match="expected a projection to a plane in metres.*give one such as"
+            ProjectionError, match=r"expected a projection to a plane in metres.*give one such as"
         ):
             chosen_by_user(crs, Extent(0, 1, 0, 1))
 

@@ -78,7 +78,7 @@ def test_true_distances_lie_within_what_the_plane_allows(south: float) -> None:
     assert compared == 798
 
 
-def model_of_two(session: pulse.Session, folder: Path) -> Any:
+def model_of_two(session: pulse.Session, folder: Path, given: str | None = None) -> Any:
     """Two vessels 502.5 m apart; at latitude 15.6 Mercator with its scale kept at latitude 0 is off by 3.8 %, here shrunk."""
     shrunk = MERCATOR.replace("+k_0=1 ", "+k_0=0.93 ")
     lon, lat, _ = GEOD.fwd(11.0, 15.6, 90.0, 502.5)
@@ -94,7 +94,7 @@ def model_of_two(session: pulse.Session, folder: Path) -> Any:
 
     return session.fit(
         str(path),
-        format=Ais(projection=shrunk),
+        format=Ais(projection=given or shrunk),
         model={"x": "linear", "y": "linear"},
         error=0.001,
         out=str(folder / "model"),
@@ -116,6 +116,22 @@ def test_a_pair_beyond_a_level_is_not_certainly_within_it(tmp_path: Path) -> Non
     assert "certain" not in found.column("certainty").to_pylist()
     reopened = pulse.open(model.path) if hasattr(pulse, "open") else session.open(model.path)
     assert reopened.manifest.schema.plane == plane
+
+
+@pytest.mark.parametrize(
+    "crs", ["EPSG:3857", "+proj=tmerc +lat_0=15 +lon_0=11 +R=6371000", "+proj=tmerc +lon_0=11 +units=us-ft"]
+)
+def test_a_distance_in_a_plane_of_another_figure_or_unit_holds_the_geodesic(tmp_path: Path, crs: str) -> None:
+    session = pulse.Session(engine="local")
+    model = model_of_two(session, tmp_path, crs)
+    text = "select A.mmsi as a, B.mmsi as b, {} from S as A join S as B on (A.mmsi < B.mmsi)"
+    shown = session.sql(text.format("distance(A.x, A.y, B.x, B.y) as d"), streams={"S": model}).segments()
+    for row in shown.to_pylist():
+        assert abs(row["d"][0] - 502.5) <= row["d_err"] < 0.1 * 502.5
+    for condition in ("> 503", "< 502", "> 510", "< 490"):
+        asked = text.format("A.x as x") + f" where distance(A.x, A.y, B.x, B.y) {condition}"
+        found = session.sql(asked, streams={"S": model}, possible=True).segments()
+        assert "certain" not in found.column("certainty").to_pylist()
 
 
 def test_a_model_from_before_planes_were_noted_answers_by_its_statement(tmp_path: Path) -> None:
