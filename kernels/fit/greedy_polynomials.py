@@ -250,7 +250,7 @@ def _truth_itself(t, v, index, w, j):
 
 @device
 def _search(t, v, index, w, j, available, closed, scratch):
-    """How many intervals from ``j`` on one segment covers; 0: cannot be told before more of them come."""
+    """Count the intervals from ``j`` on that one segment covers; 0 while more of them must arrive to decide."""
     good, bad = 1, available + 1
     while good + 1 + (good >> _RESOLUTION) < bad:
         n = 2 * good

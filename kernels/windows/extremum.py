@@ -317,8 +317,8 @@ def _end_value(table, p, at):
 
 
 @device
-def _answer_chain(table, chain, candidates, window, closing, asked, out):
-    """Evaluate the windows from ``asked[0]`` on that close before or at the end of a chain; return the next one."""
+def _answer_chain(table, chain, candidates, window, closing, requested, out):
+    """Evaluate the windows from ``requested[0]`` on that close before or at the end of a chain; return the next one."""
     ref, lo, hi, _ = table
     begin, end = chain
     source, at, value, queue, n = candidates
@@ -326,8 +326,8 @@ def _answer_chain(table, chain, candidates, window, closing, asked, out):
     values, sources, status = out
     first, last, entered = 0, 0, 0
     tail, head = begin, begin
-    q = asked[0]
-    while q < asked[1] and not _later(ref[end - 1], hi[end - 1], closing[q], 0.0):
+    q = requested[0]
+    while q < requested[1] and not _later(ref[end - 1], hi[end - 1], closing[q], 0.0):
         closes = closing[q]
         opens = closes - size
         if _later(opens, 0.0, ref[begin], lo[begin]):
@@ -446,9 +446,9 @@ def sliding_extremum_at(
     the window is not covered the status is UNCOVERED, the value 0 and the source -1.
 
     >>> one = np.array([[0.0, 1.0]])
-    >>> two_seconds, asked = 2_000_000, np.array([1_000_000, 5_000_000])
+    >>> two_seconds, requested = 2_000_000, np.array([1_000_000, 5_000_000])
     >>> sliding_extremum_at(np.array([0]), np.array([0.0]), np.array([9.0]), one, np.array([0, 1]), two_seconds,
-    ...                     asked, np.array([0, 2]))
+    ...                     requested, np.array([0, 2]))
     (array([0., 3.]), array([-1,  0]), array([6, 0], dtype=uint8))
     """
     table, offsets = _checked(ref, lo, hi, c, offsets)

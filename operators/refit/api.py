@@ -33,7 +33,7 @@ def refit(
     revisions: Revisions,
     *,
     ends: pa.Table | None = None,
-    told: TupleFormatter | None = None,
+    as_recorded: TupleFormatter | None = None,
     drops: Drops | None = None,
 ) -> Refitted:
     """Correct a model by revisions of its tuples.
@@ -46,9 +46,9 @@ def refit(
     segments : a batch, complete for the revised keys, by key and time; or a function from regions to the segments that meet them
     revisions : the revisions to apply
     ends : the rows of the keys' ends if a later fit continues from them, default None
-    told : a function that restores the recorded form of tuples for reasons, default None (tuples as they are)
+    as_recorded : a function that restores the recorded form of tuples for reasons, default None (tuples as they are)
     drops : the instants at which accents drop attributes, default None
     """
-    job = (RefitPoints if spec.schema.points else Refit)(spec, tuples, segments, revisions, told, drops)
+    job = (RefitPoints if spec.schema.points else Refit)(spec, tuples, segments, revisions, as_recorded, drops)
     job.run()
     return job.result(ends)

@@ -52,12 +52,12 @@ def correct(
     revisions: Revisions,
     *,
     nonfinite: str = "reject",
-    told: TupleFormatter | None = None,
+    as_recorded: TupleFormatter | None = None,
     drops: Drops | None = None,
 ) -> Corrected:
     """Apply revisions to tuples (by key and time, in order of arrival where both are equal).
 
-    With ``nonfinite="hole"`` a new non-finite value is a tuple that ends the known truth, else it is set aside. ``told``
+    With ``nonfinite="hole"`` a new non-finite value is a tuple that ends the known truth, else it is set aside. ``as_recorded``
     restores the recorded form of tuples for reasons, such as their recorded units.
     """
     schema = revisions.schema
@@ -67,7 +67,7 @@ def correct(
     key = key_ranks([_whole(both, name) for name in schema.key_names], total)
     time, _ = times(both, schema)
     instant = dense(key, time)
-    ledger = _Ledger(both, n, instant, schema, told)
+    ledger = _Ledger(both, n, instant, schema, as_recorded)
     finite = (
         np.logical_and.reduce(np.isfinite(values(rows, schema)), axis=0) if nonfinite == "reject" else None
     )
@@ -142,9 +142,9 @@ class _Ledger:
         n: int,
         instant: IntArray,
         schema: StreamSchema,
-        told: TupleFormatter | None = None,
+        as_recorded: TupleFormatter | None = None,
     ) -> None:
-        self.both, self.n, self.instant, self.schema, self.told = both, n, instant, schema, told
+        self.both, self.n, self.instant, self.schema, self.as_recorded = both, n, instant, schema, as_recorded
         named = np.zeros(int(instant.max(initial=-1)) + 1, dtype=bool)
         named[instant[n:]] = True
         near = np.append(np.flatnonzero(named[instant[:n]]), np.arange(n, len(instant)))
@@ -201,7 +201,7 @@ class _Ledger:
     def _described(self, row: int) -> str:
         names = [*self.schema.modelled_names, *self.schema.unmodelled_names]
         row_values = self.both.slice(row, 1)
-        row_values = row_values if self.told is None else self.told(row_values)
+        row_values = row_values if self.as_recorded is None else self.as_recorded(row_values)
         return ", ".join(f"{name} = {row_values.column(name)[0].as_py()!r}" for name in names)
 
     def _mismatch(self, row: int, held: list[int], replaces: bool) -> str:

@@ -37,10 +37,10 @@ class Refit:
         tuples: pa.Table | TupleSource,
         segments: SegmentBatch | SegmentSource,
         revisions: Revisions,
-        told: TupleFormatter | None = None,
+        as_recorded: TupleFormatter | None = None,
         drops: Drops | None = None,
     ) -> None:
-        self.spec, self.revisions, self._told, self._drops = spec, revisions, told, drops
+        self.spec, self.revisions, self._as_recorded, self._drops = spec, revisions, as_recorded, drops
         self._tuples = tuple_source(tuples, spec.schema, nonfinite=spec.nonfinite)
         self._segments = segment_source(segments)
         self.old: list[SegmentBatch] = []
@@ -70,7 +70,7 @@ class Refit:
             self._tuples(regions),
             self.revisions,
             nonfinite=self.spec.nonfinite,
-            told=self._told,
+            as_recorded=self._as_recorded,
             drops=self._drops,
         )
         self.found: TruthDiff = compare(self.corrected, self.spec)

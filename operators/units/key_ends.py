@@ -44,7 +44,7 @@ class Drops:
         >>> Drops.of(log, schema).after(tuples, np.arange(3), np.array([4_000_000, 9_000_000, 0])).tolist()[0]
         5000000
         """
-        gaps = {} if log is None else log.told(schema).gaps(schema)
+        gaps = {} if log is None else log.for_segments(schema).gaps(schema)
         some = {name: steps for name, steps in gaps.items() if not steps.is_empty}
         return cls(some) if some else None
 

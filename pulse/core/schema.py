@@ -168,10 +168,10 @@ class StreamSchema:
         fields = [*self.key, ("ref", REF), ("lo", pa.float64()), ("hi", pa.float64()), *self.unmodelled]
         for name in self.modelled_names:
             fields += [(name, COEFFICIENTS), (f"{name}_err", pa.float64()), (f"{name}_drift", pa.float64())]
-        asked = set(bookkeeping)
-        for name in asked - set(BOOKKEEPING):
+        requested = set(bookkeeping)
+        for name in requested - set(BOOKKEEPING):
             raise unknown_column(name, BOOKKEEPING, "bookkeeping columns")
-        return pa.schema(fields + [(name, type_) for name, type_ in BOOKKEEPING.items() if name in asked])
+        return pa.schema(fields + [(name, type_) for name, type_ in BOOKKEEPING.items() if name in requested])
 
     def check(self, schema: pa.Schema) -> None:
         """Check that columns are exactly those of a batch of this stream, in any order; an error names all that differ."""

@@ -84,13 +84,13 @@ def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
     """Convert segments from the units of the stream's start to those in force at each instant, cutting where these change.
 
     Bounds cover the rounding of both conversions, from the recorded units to those of the start and back. Accents that only
-    tuples can follow are not applied (:meth:`AccentLog.told`).
+    tuples can follow are not applied (:meth:`AccentLog.for_segments`).
     """
     schema = batch.schema
     relation = Relation.from_table(batch.to_arrow(), Columns.of(schema))
     rounding = UndoneRounding.of(log, schema)
     relation = relation if rounding is None else rounding.segments(relation)
-    altered = Alter(log.told(schema).steps(schema.time)).segments(relation).to_segments()
+    altered = Alter(log.for_segments(schema).steps(schema.time)).segments(relation).to_segments()
     names = schema.arrow_schema().names
     return SegmentBatch.from_arrow(altered.select(names), schema, check=False)
 

@@ -80,16 +80,16 @@ def accented(
     policies: Mapping[str, Policy] | None = None,
     domains: Mapping[str, Domain] | None = None,
     mode: Mode = "accumulate",
-    told: bool = False,
+    trace: bool = False,
 ) -> Accented:
     """Propagate the accents of a plan's streams (before rewriting), by the names that its scans give them.
 
     ``domains`` promise the values of key columns, by their own names: an operator that loses a key waits until all are covered.
-    With ``told`` every operator's verdict is recorded as text.
+    With ``trace`` every operator's verdict is recorded as text.
     """
     chosen = {name: (policies or {}).get(name, Policy()) for name in logs}
     controls = _in_order(logs, chosen)
-    if not told and (altered := straight(plan, controls, chosen, mode)) is not None:
+    if not trace and (altered := straight(plan, controls, chosen, mode)) is not None:
         return Accented(plan.columns.time, altered=altered)
     root = operator_of(
         plan, domains or {}, mode, frozenset(name for name, log in logs.items() if log.entangled)
@@ -97,7 +97,7 @@ def accented(
     passed: list[Accent] = []
     fates: list[AccentTrace] = []
     for name, control in controls:
-        verdicts: list[Verdict] | None = [] if told else None
+        verdicts: list[Verdict] | None = [] if trace else None
         try:
             if isinstance(control, Accent) and chosen[name].choice(control) == "exception":
                 raise Abort(f"stream {name}: the policy is to stop at {control} on '{control.attribute}'")
@@ -111,7 +111,7 @@ def accented(
                 reason=ended(control, str(e)),
                 fates=tuple(fates),
             )
-        if told:
+        if trace:
             fates.append(AccentTrace(name, control, tuple(verdicts or ()), tuple(out)))
         passed += [one for one in out if isinstance(one, Accent)]
     return Accented(plan.columns.time, tuple(passed), fates=tuple(fates))

@@ -152,7 +152,7 @@ def follow(
     paths: Mapping[str, ModelRef],
     evolution: Evolution,
     *,
-    told: bool = False,
+    trace: bool = False,
     first: int | None = None,
     logs: Mapping[str, AccentLog] | None = None,
 ) -> Accented:
@@ -163,7 +163,7 @@ def follow(
     plan : the query's plan
     paths : by stream, its model
     evolution : the accent options of the query
-    told : whether to trace the outcome of every accent, default False
+    trace : whether to trace the outcome of every accent, default False
     first : number of accents per stream, default all
     logs : the streams' logs, default those of :func:`logs_of`
     """
@@ -172,7 +172,7 @@ def follow(
         logs = {name: log[:first] for name, log in logs.items()}
     policies = {name: _policy(evolution, name) for name in logs}
     domains = {name: _domain(paths[name].open(), log) for name, log in logs.items() if _loses_keys(plan)}
-    return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, told=told)
+    return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, trace=trace)
 
 
 def job_accents(plan: Node, paths: Mapping[str, ModelRef], evolution: Evolution) -> JobAccents:
@@ -220,7 +220,7 @@ def _input_units(model: Model, log: AccentLog, policy: Policy) -> InputUnits | N
     """The maps from stored segments to the units of evaluation: those of the stream's start, except for ignored accents."""
     time = model.schema.time
     evolving = Alter(log.evolving(policy).steps(time)).inverse()
-    cease = Presence(log.evolving(policy).told(model.schema).gaps(model.schema), stored=True)
+    cease = Presence(log.evolving(policy).for_segments(model.schema).gaps(model.schema), stored=True)
     if model.manifest.accents is None:
         # A tuple before the accent holds until the next one: only segments that begin after the accent are surely in its units.
         held, lines = (

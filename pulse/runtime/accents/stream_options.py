@@ -107,5 +107,5 @@ def _reads(predictor: Predictor, stream: str, name: str) -> bool:
     """Whether the answer depends on an attribute: a drop would pass, be held because another input still has the attribute (in a
     union or an intersection), or end the query."""
     drop = Accent(position=0, description=TRUE, primitive=DropAttribute(name))
-    found = accented(predictor.continuous.query.plan, {stream: AccentLog.of([drop])}, told=True)
+    found = accented(predictor.continuous.query.plan, {stream: AccentLog.of([drop])}, trace=True)
     return any(one.outcome in ("passes", "is held", "aborts") for one in found.fates)

@@ -157,7 +157,7 @@ class Answer(LazyTable):
     def accents(self, first: int | None = None) -> Accented:
         """Trace the accents of the streams through the operators (``pulse check``): all, or the first ones of each stream."""
         query, paths = at_versions(self.query, self._paths)
-        return follow(query.plan, paths, self._evolution, told=True, first=first)
+        return follow(query.plan, paths, self._evolution, trace=True, first=first)
 
     def causes(self, row: int | None = None) -> pa.Table:
         """Return the stored segments that caused one result segment, or all: id, key and range. Collects the segments here."""

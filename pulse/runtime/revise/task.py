@@ -175,7 +175,7 @@ class _State:
             self.segments,
             some,
             ends=self.ends,
-            told=self.units.recorded if self.units.restates else None,
+            as_recorded=self.units.recorded if self.units.restates else None,
             drops=self.drops,
         )
         again = repeated(tuples.given, some) & refitted.applied

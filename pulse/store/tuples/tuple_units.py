@@ -37,7 +37,7 @@ class TupleUnits:
 
     @cached_property
     def _alter(self) -> Alter:
-        return Alter({} if self.log is None else self.log.told(self.schema).steps(self.schema.time))
+        return Alter({} if self.log is None else self.log.for_segments(self.schema).steps(self.schema.time))
 
     @cached_property
     def restates(self) -> bool:

@@ -200,7 +200,7 @@ class AccentLog:
                 found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
         return {name: Steps.of(own, time=schema.time) for name, own in found.items()}
 
-    def told(self, schema: StreamSchema) -> AccentLog:
+    def for_segments(self, schema: StreamSchema) -> AccentLog:
         """Return the accents that segments of a model can follow: those that a scan passes (:meth:`Signature.scan`)."""
         if not self.needs_tuples(schema):
             return self

@@ -40,7 +40,7 @@ def run(query, *lines, schema=SCHEMA, other=(), **asked):
     logs = {"S": AccentLog.parse(lines, times=["t"]).checked(schema)}
     if other:
         logs["R"] = AccentLog.parse(other, times=["t"]).checked(SCHEMA)
-    return accented(plan, logs, told=True, **asked)
+    return accented(plan, logs, trace=True, **asked)
 
 
 def said(found):
@@ -265,7 +265,7 @@ def test_the_short_way_and_the_long_way_agree(query, data):
     ]
     plan = parse(query, {"S": SCHEMA, "R": SCHEMA}, ()).bind({}).plan
     logs = {"S": AccentLog.parse(lines, times=["t"]).checked(SCHEMA)}
-    short, long = accented(plan, logs), accented(plan, logs, told=True)
+    short, long = accented(plan, logs), accented(plan, logs, trace=True)
     assert short.is_empty == long.is_empty
     one, two = short.steps(), long.steps()
     keys = {name: pa.array(["A", "B", "C", "D"]) for name in plan.columns.key_names}

@@ -195,7 +195,7 @@ def test_what_segments_tell_is_in_a_unit_that_the_row_has_been_in(some, row):
     for one in some:
         now = one.altered(now)
         been = {name: been[name] | {now[name]} for name in "ab"}
-    told = checked(*some).told(SCHEMA)
+    told = checked(*some).for_segments(SCHEMA)
     for one in told.accents:
         assert one.attribute in "ab"
         assert one.description.attributes <= {"k", "n", "v", "t"}
