@@ -25,8 +25,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pulse.core.approximation import SHARE as SHARE
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.bounds import SHARE as SHARE
 from pulse.core.expression import Arithmetic, Constant, Expression, Function, Negative
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.polynomial.lift import NEGATIVE_UNITS, UNIT, VALUE_UNITS, absolute, lift

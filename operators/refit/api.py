@@ -49,6 +49,8 @@ def refit(
     as_recorded : a function that restores the recorded form of tuples for reasons, default None (tuples as they are)
     drops : the instants at which accents drop attributes, default None
     """
-    job = (RefitPoints if spec.schema.points else Refit)(spec, tuples, segments, revisions, as_recorded, drops)
+    job = (RefitPoints if spec.schema.points else Refit)(
+        spec, tuples, segments, revisions, as_recorded, drops
+    )
     job.run()
     return job.result(ends)

@@ -134,3 +134,7 @@ def _checked(number: float, what: str) -> float:
 def _text(value: float) -> str:
     """Return the shortest text that reads back as exactly this float."""
     return repr(value).removesuffix(".0")
+
+
+SHARE = 0.125
+"""The share of the existing error that an approximation may add to it."""

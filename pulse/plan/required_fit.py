@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pulse.core.approximation import SHARE
+from pulse.core.bounds import SHARE
 from pulse.core.errors import unknown_column
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, columns_of
 from pulse.core.schema import Role

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.approximation import SHARE
+from pulse.core.bounds import SHARE
 from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window

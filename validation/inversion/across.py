@@ -21,7 +21,7 @@ from pulse.operators.data.grouping import about_own_start
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.join import JoinOperator, equal_pairs
 from pulse.plan.nodes import Across
-from pulse.validation.inversion.key_matching import gather, group_min
+from pulse.validation.inversion.needs import gather, group_min
 from pulse.validation.inversion.split_heuristics import Split, SplitInput, allot
 
 _ROW, _OF = "#row", "#output row"

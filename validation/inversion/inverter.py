@@ -53,8 +53,7 @@ from pulse.validation.inversion import across, join
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.apportion import shares
 from pulse.validation.inversion.error_propagation import Forward
-from pulse.validation.inversion.key_matching import gather, group_min, mirrored, positions
-from pulse.validation.inversion.needs import Needs, smaller
+from pulse.validation.inversion.needs import Needs, gather, group_min, mirrored, positions, smaller
 from pulse.validation.inversion.predicate import Tolerance, decision_shares
 from pulse.validation.inversion.split_heuristics import Split, get
 from pulse.validation.inversion.volatility import Volatility

@@ -30,9 +30,8 @@ from pulse.operators.relational.join import (
 from pulse.operators.relational.proximity_join import position_boxes
 from pulse.plan.nodes import Filter, Join, Near, Node, Scan
 from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_legs
-from pulse.validation.inversion.key_matching import group_min, positions
 from pulse.validation.inversion.max_min_fill import Limits
-from pulse.validation.inversion.needs import Needs, smaller
+from pulse.validation.inversion.needs import Needs, group_min, positions, smaller
 from pulse.validation.inversion.predicate import Tolerance, decision_shares
 from pulse.validation.inversion.split_heuristics import Split
 from pulse.validation.inversion.volatility import Volatility

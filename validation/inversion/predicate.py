@@ -17,9 +17,8 @@ from pulse.core.expression import Comparison, Expression
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.data.relation import Relation
 from pulse.validation.inversion.error_propagation import Errors, Forward
-from pulse.validation.inversion.key_matching import group_min
 from pulse.validation.inversion.margin_curves import distance_level
-from pulse.validation.inversion.needs import Needs
+from pulse.validation.inversion.needs import Needs, group_min
 from pulse.validation.inversion.slack import Note, margins, shares_of_margin
 from pulse.validation.inversion.split_heuristics import Split
 

@@ -17,8 +17,7 @@ from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Across, Join, Mirror, Node, Project, Scan, Union, Window
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.error_propagation import Errors, Forward
-from pulse.validation.inversion.key_matching import gather, group_max, mirrored, positions
-from pulse.validation.inversion.needs import TUPLE_RATE, Needs
+from pulse.validation.inversion.needs import TUPLE_RATE, Needs, gather, group_max, mirrored, positions
 
 
 def pooled(streams: Mapping[str, Allotment]) -> dict[str, Allotment]:

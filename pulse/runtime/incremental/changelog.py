@@ -17,6 +17,10 @@ from pulse.core.columns import Columns
 from pulse.kernels.pieces.align import align
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import Changes, same_cells
+from pulse.operators.output.sampling import sample, to_tuples
+from pulse.operators.output.tuple_diff import tuple_difference
+from pulse.plan.nodes import PlanError
+from pulse.plan.query import Query
 from pulse.runtime.incremental.delta import Delta, by_ranges
 
 UnitConversion = Callable[[Relation], Relation]
@@ -67,3 +71,17 @@ def _answer(
     names = rows.columns.key_names
     keys = tuple(rows.keys[names.index(name)] for name in columns.key_names)
     return replace(rows, columns=columns, keys=keys)
+
+
+def tuple_changes(old: Relation, new: Relation, query: Query, rate: int | None = None) -> pa.Table:
+    """Return changelog rows by key and time: time, selected columns, bounds, certainty, and ``kind``."""
+    every = query.rate if rate is None else rate
+    if every is None:
+        instead = "give a rate" if query.plan.columns.points else "add SAMPLE EVERY, or give a rate"
+        raise PlanError(f"revisions as tuples need a rate: no window advances; {instead}")
+    was, now = (
+        pa.Table.from_batches([to_tuples(sample(one.merged(), every), query.select, possible=query.possible)])
+        for one in (old, new)
+    )
+    keys = [name for name in query.select if name in old.columns.key_names]
+    return tuple_difference(was, now, keys, was.schema.field(0).name)

@@ -32,7 +32,7 @@ from pulse.runtime.execution.evaluator import FragmentEvaluation, Homes
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.predict.unknown_keys import Ends, bounded_only, ends_known, ends_of, without_bound
 from pulse.runtime.predict.unknown_keys import followed as followed
-from pulse.validation.inversion.key_matching import positions
+from pulse.validation.inversion.needs import positions
 from pulse.validation.revisions.replay import KeyRevision, replaced
 
 FAR = 1 << 62

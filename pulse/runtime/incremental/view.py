@@ -34,7 +34,7 @@ from pulse.runtime.accents.query_units import OutputUnits
 from pulse.runtime.execution.evaluator import FragmentEvaluation, is_selective, without_possible
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.arrangement import ConnectionPoint, RevisionError
-from pulse.runtime.incremental.changelog import to_changelog
+from pulse.runtime.incremental.changelog import to_changelog, tuple_changes
 from pulse.runtime.incremental.continuous_query import selected
 from pulse.runtime.incremental.delta import Changed, Delta
 from pulse.runtime.incremental.operators.across_union import IncrementalAcross, IncrementalUnion
@@ -49,7 +49,6 @@ from pulse.runtime.incremental.operators.base import (
 from pulse.runtime.incremental.operators.join import IncrementalJoin
 from pulse.runtime.incremental.operators.window import PatchedWindow
 from pulse.runtime.incremental.operators.window_grid import GridWindow, with_results
-from pulse.runtime.incremental.tuple_changelog import tuple_changes
 
 MODES = ("adaptive", "upstream", "downstream")
 

@@ -64,7 +64,12 @@ def store_schema(folder: str | Path, changes: pa.Table) -> None:
 def _no_changes(folder: str | Path) -> pa.Table:
     """Return an empty changelog, with its columns where the schema is stored."""
     file = Path(folder) / COLUMNS
-    return pq.read_table(file) if file.exists() else pa.table({})
+    if not file.exists():
+        return pa.table({})
+    found = pq.read_table(file, partitioning=None)
+    return found.select(
+        [*(name for name in found.column_names if name != "batch"), "batch"]
+    )  # as in :func:`pieces`
 
 
 def read_holds(path: str | Path) -> pa.Table:

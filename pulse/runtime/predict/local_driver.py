@@ -16,6 +16,7 @@ from pulse.runtime.accents.follower import Follower, JobAbortedError, follow
 from pulse.runtime.accents.log_tailer import Logs
 from pulse.runtime.jobs.checkpoint import Files, Progress, known_columns, store_columns
 from pulse.runtime.jobs.dead_letters import write_aside
+from pulse.runtime.jobs.empty_results import store_result_columns
 from pulse.runtime.jobs.file_source import next_batches
 from pulse.runtime.jobs.folders import check_links, claimed_folders
 from pulse.runtime.jobs.sinks import Batch, Sink, numbered, sink_of
@@ -150,6 +151,7 @@ def run_local(
     with claimed_folders(job, "local"):
         progress = Progress(job, predictor)
         store_columns(job, types)
+        store_result_columns(job, typed, predictor, with_rows=True)
         begun()
         return _run(job, typed, progress, once, sink, on_batch, on_status, stopped)
 

@@ -36,6 +36,7 @@ from pulse.runtime.accents.log_tailer import Spool
 from pulse.runtime.jobs.alerts import Seen
 from pulse.runtime.jobs.checkpoint import known_columns, store_columns, write_fingerprint
 from pulse.runtime.jobs.dead_letters import write_aside
+from pulse.runtime.jobs.empty_results import store_result_columns
 from pulse.runtime.jobs.file_source import header_error, read_error
 from pulse.runtime.jobs.folders import JobFolders, check_links, claim_folders
 from pulse.runtime.jobs.preflight import check_for_spark
@@ -158,6 +159,7 @@ def start(
     try:
         write_fingerprint(job)
         store_columns(job, types)
+        store_result_columns(job, typed, predictor, with_rows=False)
         spool = Spool.of(job, predictor)
         spool.take()
         writer = _writer(_predicted(spark, typed, predictor, frames), job, handler, once)

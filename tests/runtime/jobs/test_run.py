@@ -7,6 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -80,6 +84,39 @@ def test_a_job_without_results_has_their_columns(session: pulse.Session, tmp_pat
     some = session.run(given, folder=tmp_path)
     assert run.holds().column_names == some.holds().column_names
     assert set(run.changes().column_names) == set(some.changes().column_names)
+
+
+@pytest.mark.parametrize("more", [{}, {"checkpoint": "state"}])
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_a_job_on_an_empty_folder_has_the_columns_of_results_and_dead_letters(
+    session: pulse.Session, tmp_path: Path, format: str, more: dict[str, str]
+) -> None:
+    stream = {
+        "source": "files",
+        "path": "in",
+        "format": format,
+        "key": "id",
+        "time": "t",
+        "model": {"x": "step"},
+    }
+    columns = {"id": "string", "t": "timestamp[us]", "x": "double"}
+    stream |= {"error": 0.1, "horizon": "10 s", "columns": columns}
+    given = {"query": "select id, x from S where x > 5", "engine": "local", "streams": {"S": stream}, **more}
+    (tmp_path / "in").mkdir()
+    empty = session.run(given, folder=tmp_path)
+    found = empty.holds(), empty.changes(), empty.aside()
+    assert [table.num_rows for table in found] == [0, 0, 0]
+    times = np.array(["2024-01-01T00:00:00", "2024-01-01T00:00:05", "2024-01-01T00:00:02"], "datetime64[us]")
+    rows = pa.table({"id": ["a", "a", "a"], "t": times, "x": [1.0, 6.0, 7.0]})
+    if format == "csv":
+        pc.write_csv(rows, tmp_path / "in" / "0.csv")
+    else:
+        pq.write_table(rows, tmp_path / "in" / "0.parquet")
+    full = session.run(given, folder=tmp_path)
+    later = full.holds(), full.changes(), full.aside()
+    assert [table.num_rows > 0 for table in later] == [True, True, True]  # the last tuple is late
+    assert [table.schema.names for table in found] == [table.schema.names for table in later]
+    assert [table.schema.types for table in found] == [table.schema.types for table in later]
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
