@@ -45,14 +45,15 @@ class Plane(NamedTuple):
         bend = given.pop() if len(given) == _FIELDS + 1 else 0.0
         if len(given) != _FIELDS or given[0] is None or given[1] is None or bend is None:
             raise ValueError(f"plane: expected {_FIELDS} or {_FIELDS + 1} numbers, got {fields!r}")
-        sides = [
+        near, far = given[0], given[1]
+        west, east, south, north = (
             open_side if one is None else one
             for one, open_side in zip(given[2:], (-math.inf, math.inf, -math.inf, math.inf), strict=True)
-        ]
-        if not (0.0 <= given[0] <= given[1] <= UNBOUNDED and bend >= 0.0):
+        )
+        if not (0.0 <= near <= far <= UNBOUNDED and bend >= 0.0):
             raise ValueError(f"plane: expected distortions of at least 0, the smaller first, got {given[:2]}")
-        inside, beyond = (UNBOUNDED if one == 1.0 else one for one in given[:2])
-        return cls(inside, max(inside, beyond), *sides, bend)
+        inside, beyond = (UNBOUNDED if one == 1.0 else one for one in (near, far))
+        return cls(inside, max(inside, beyond), west, east, south, north, bend)
 
     def to_list(self) -> list[float | None]:
         """Return the list that :meth:`of` takes."""
