@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,16 +105,8 @@ class PlainCsv(TextFormat):
         return pa.schema([(name, TIME if name == self.time else type_) for name, type_ in types.items()])
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
-        """Estimate the columns' share of the file's size from the characters of the first lines, with separators."""
-        layout = self.layout(path)
-        places = [layout.names.index(name) for name in columns if name in layout.names]
-        with readable(path), open_bytes(path) as file:
-            file.read(layout.header_bytes)
-            lines = file.read(_SHARE_BYTES).decode(layout.encoding, errors="replace").splitlines()
-        rows = list(csv.reader(lines[:-1] or lines, delimiter=layout.delimiter))
-        whole = sum(len(field) + 1 for row in rows for field in row)
-        own = sum(len(row[i]) + 1 for row in rows for i in places if i < len(row))
-        return round(Path(path).stat().st_size * own / whole) if whole else 0
+        """Estimate the columns' share of the file's size."""
+        return bytes_of_columns(self.layout(path), columns)
 
     def batches(
         self,
@@ -182,6 +174,19 @@ def _without_empty_keys(table: pa.Table, key: Sequence[str]) -> pa.Table:
             column = pa.DictionaryArray.from_arrays(indices, column.dictionary)
             table = table.set_column(table.column_names.index(name), name, column)
     return table
+
+
+def bytes_of_columns(layout: Layout, columns: Iterable[str]) -> int:
+    """Estimate how many bytes of a file these of its columns take, from the characters of the first lines, with separators."""
+    path = layout.path
+    places = [layout.names.index(name) for name in columns if name in layout.names]
+    with readable(path), open_bytes(path) as file:
+        file.read(layout.header_bytes)
+        lines = file.read(_SHARE_BYTES).decode(layout.encoding, errors="replace").splitlines()
+    rows = list(csv.reader(lines[:-1] or lines, delimiter=layout.delimiter))
+    whole = sum(len(field) + 1 for row in rows for field in row)
+    own = sum(len(row[i]) + 1 for row in rows for i in places if i < len(row))
+    return round(Path(path).stat().st_size * own / whole) if whole else 0
 
 
 def place_in(block: Block, path: str, column: str | None) -> Place:

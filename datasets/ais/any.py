@@ -83,6 +83,10 @@ class Ais(AisFormat):
         """Return the schema, by the file's own format."""
         return self.of(path).schema(path)
 
+    def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
+        """Return the size of the columns, by the file's own format."""
+        return self.of(path).bytes_of(path, columns)
+
     def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
         """Read the tables, by the file's own format."""
         return self.of(unit.path).tables(unit, columns)

@@ -24,7 +24,7 @@ from pulse.datasets.counts import Aside, Counts, Sieve
 from pulse.datasets.csv_parse import KEY_TEXT, layout_names, parse_block
 from pulse.datasets.errors import ProjectionError, UnknownFormatError, UnreadableError
 from pulse.datasets.format import BATCH_ROWS, Format, TextFormat, pick, rebatch
-from pulse.datasets.plain_csv import place_in
+from pulse.datasets.plain_csv import bytes_of_columns, place_in
 from pulse.datasets.projection import Projection, choose, extent_of, given
 from pulse.datasets.text_blocks import Layout, read_blocks
 from pulse.datasets.time_columns import TIME, reject_nulls
@@ -127,6 +127,13 @@ class AisFormat(Format):
             ]
         )
 
+    def sources_of(self, path: str, columns: Sequence[str]) -> list[str]:
+        """Return the columns of the file that the offered ones are read or computed from."""
+        found = self.names(path)
+        wanted = [name for name in columns if name not in PROJECTED]
+        wanted += ["lat", "lon"] if any(name in PROJECTED for name in columns) else []
+        return [found[name] for name in dict.fromkeys(wanted) if name in found]
+
     def other_fields(self, path: str, names: list[str]) -> list[Any]:
         """Return the types of columns that are not AIS numbers."""
         return [(name, column_type(name)) for name in names]
@@ -210,6 +217,10 @@ class AisText(AisFormat, TextFormat):
                 usual = next(source for source, name in self.aliases.items() if name == needed)
                 raise unknown_column(usual, layout.names, f"{layout.path} (read as {self.name})")
         return found
+
+    def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
+        """Estimate the share of the columns that these are computed from."""
+        return bytes_of_columns(self.layout(path), self.sources_of(path, columns))
 
     def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
         """Parse the unit block by block."""

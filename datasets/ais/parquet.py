@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,10 @@ class AisParquet(AisFormat):
         with open_parquet(path) as file, readable(path):
             columns = file.schema_arrow.names
         return usual_names(columns, path)
+
+    def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
+        """Return the compressed size of the columns that these are computed from."""
+        return PlainParquet().bytes_of(path, self.sources_of(path, columns))
 
     def other_fields(self, path: str, names: list[str]) -> list[Any]:
         """Return the types as plain Parquet has them, except AIS numbers."""

@@ -30,7 +30,7 @@ from pulse.datasets.counts import Aside, Counts, Sieve
 from pulse.datasets.csv_parse import KEY_TEXT, parse_block
 from pulse.datasets.errors import UnknownFormatError, UnreadableError, ValueParseError
 from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
-from pulse.datasets.plain_csv import place_in
+from pulse.datasets.plain_csv import bytes_of_columns, place_in
 from pulse.datasets.taq.codes import RECORD, remove_others
 from pulse.datasets.text_blocks import Block, Layout, read_blocks
 from pulse.datasets.time_columns import TIME, Place, check_zone, local_to_zone
@@ -126,6 +126,13 @@ class TaqFormat(TextFormat):
         return pa.schema(
             [(name, type_) for name, (type_, _) in COLUMNS.items() if name in found or name == "t"]
         )
+
+    def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
+        """Estimate the share of the columns; of ``t`` those that hold date and time."""
+        layout = self.layout(path)
+        found = self._found(layout)
+        names = [one for name in columns for one in (self._time_columns() if name == "t" else (name,))]
+        return bytes_of_columns(layout, [found[name] for name in dict.fromkeys(names) if name in found])
 
     def batches(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 
 import pulse
 from pulse import cli
+from pulse.commands.output import report
+from pulse.datasets.taq.monthly import TaqMonthly
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from tests.operators.fit.fitting import tuples
@@ -103,19 +106,57 @@ def test_the_size_before_is_that_of_the_columns_in_the_model(tmp_path: Path, kin
     assert " before (its columns), " in info(stored.path)[1]
 
 
-def test_where_columns_are_computed_the_size_before_is_that_of_whole_files(tmp_path: Path) -> None:
-    rows = "".join(
-        f"{9e8 + i:.0f},2023-11-14T22:{i % 60:02d}:00,5{i % 3}.0,1.0,7.0,90.0\n" for i in range(60)
-    )
-    file = tmp_path / "ais.csv"
-    file.write_text("MMSI,BaseDateTime,LAT,LON,SOG,COG\n" + rows, encoding="utf-8")
+def ais(n: int) -> pa.Table:
+    """Positions at random, with columns that no position needs."""
+    rng = np.random.default_rng(3)
+    times = np.datetime64("2023-11-14T00:00:00", "us") + np.arange(n) * np.timedelta64(1, "s")
+    own = {"MMSI": 900_000_000 + np.arange(n) % 3, "BaseDateTime": times}
+    own |= {"LAT": 50 + rng.random(n), "LON": 1 + rng.random(n)}
+    return pa.table({**own, "SOG": rng.random(n), "COG": 90 * rng.random(n), "Heading": rng.random(n)})
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_the_size_before_of_projected_positions_is_that_of_their_columns(tmp_path: Path, kind: str) -> None:
+    table = ais(3000)
+    file, alone = tmp_path / f"ais.{kind}", tmp_path / f"alone.{kind}"
+    for one, path in ((table, file), (table.select(["MMSI", "BaseDateTime", "LAT", "LON"]), alone)):
+        pq.write_table(one, path) if kind == "parquet" else csv.write_csv(one, path)
     out = tmp_path / "vessels"
     pulse.Session(engine="local").fit(
-        file, format="ais", model={"x": "linear", "y": "linear"}, error=10, out=out
+        file, format="ais", model={"x": "linear", "y": "linear"}, error=0.001, out=out
     )
     told = json.loads(info(out, "--json")[1])
-    assert (told["bytes_before"], told["bytes_before_are"]) == (file.stat().st_size, "files")
-    assert " before (whole files), " in info(out)[1]
+    assert told["bytes_before_are"] == "columns"
+    assert told["bytes_before"] == pytest.approx(alone.stat().st_size, rel=0.1)
+    assert told["bytes_before"] < 0.8 * file.stat().st_size
+    text = info(out)[1]
+    assert " before (its columns), " in text
+    larger = told["bytes_after"] > told["bytes_before"]
+    assert larger == (kind == "parquet")
+    assert ("hint      the model is larger than its data: allow a larger --error" in text) == larger
+
+
+def test_the_size_before_of_trades_is_that_of_their_columns(tmp_path: Path) -> None:
+    header = "SYMBOL,DATE,TIME,PRICE,SIZE,G127,CORR,COND,EX\n"
+    row = "IBM,20230103,9:30:00,100.25,1000000000,0,0,,N\n"
+    file = tmp_path / "trades.csv"
+    file.write_text(header + 100 * row, encoding="utf-8")
+    own = len("IBM,20230103,9:30:00,100.25,") / len(row)
+    found = TaqMonthly().bytes_of(str(file), ["symbol", "t", "price"])
+    assert found == pytest.approx(own * file.stat().st_size, rel=0.02)
+
+
+def test_where_the_columns_sizes_are_unknown_whole_files_are_compared(tmp_path: Path) -> None:
+    n = 3000
+    restless = tuples(range(n), x=np.random.default_rng(2).random(n))
+    pq.write_table(restless, tmp_path / "restless.parquet")
+    stored = fitted(tmp_path / "restless.parquet", tmp_path / "large", model={"x": "linear"}, error=1e-6)
+    manifest = stored.manifest
+    unknown = replace(manifest, sources=tuple(replace(one, modelled=None) for one in manifest.sources))
+    assert report.facts(unknown)["bytes_before_are"] == "files"
+    text = "\n".join(report.lines(unknown))
+    assert " before (whole files), " in text
+    assert "the model is larger than its data" in text
 
 
 def test_a_model_larger_than_its_data_is_said_with_what_to_do(tmp_path: Path) -> None:

@@ -127,7 +127,9 @@ def _hints(manifest: Manifest, found: dict[str, Any]) -> list[tuple[str, str]]:
                 f"{name}, which is kept, changes at {100 * count / manifest.tuples:.0f} % of the tuples, and every change ends a "
                 f"segment: model it (--model {name}:step), or leave it out of --keep"
             )
-    larger = found["bytes_before_are"] == "columns" and 0 < found["bytes_before"] < found["bytes_after"]
+    larger = (
+        0 < found["bytes_before"] < found["bytes_after"]
+    )  # whole files, too, are more than the modelled columns
     if not rows and larger and manifest.modelled >= _MANY and not manifest.schema.points:
         rows.append(
             "the model is larger than its data: allow a larger --error or --drift, give --model a truth that the data follow, "
