@@ -20,10 +20,9 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pulse.runtime.io.lenient_text import Dialect, csv_header, line_numbers, unread_lines
-from pulse.runtime.jobs.result_log import COLUMNS, FINGERPRINT, SET_ASIDE, ResultsError, batch_files, pieces
+from pulse.runtime.jobs.result_log import FINGERPRINT, SET_ASIDE, ResultsError, batch_files, pieces
 from pulse.runtime.jobs.spec import Job, StreamJob
 from pulse.validation.online.rejects import FILE, ROW
 
@@ -181,12 +180,9 @@ def reasons(folder: str | Path, *, begins: str = "") -> list[Reason]:
 
 
 def read_aside(folder: str | Path) -> pa.Table:
-    """Read all rejected rows, with ``stream`` and ``batch`` before their own columns."""
+    """Read all rejected rows, with ``stream`` and ``batch`` before their own columns; without any, a table without columns."""
     parts = [with_stream(stream, table) for stream, table in aside_batches(folder)]
-    if parts:
-        return concat_rows(parts)
-    columns = Path(folder) / COLUMNS
-    return pq.read_table(columns, partitioning=None) if columns.exists() else pa.table({})
+    return concat_rows(parts) if parts else pa.table({})
 
 
 def concat_rows(parts: list[pa.Table]) -> pa.Table:

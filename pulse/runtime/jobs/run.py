@@ -28,6 +28,7 @@ from pulse.core import html
 from pulse.core.errors import SessionError
 from pulse.runtime.jobs.alerts import Seen
 from pulse.runtime.jobs.dead_letters import read_aside
+from pulse.runtime.jobs.empty_results import no_rejects
 from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.result_log import ResultsError, read_changes, read_holds
 from pulse.runtime.jobs.sinks import Sink, sink_of
@@ -61,8 +62,11 @@ class JobRun:
     ``status`` has the metrics of this run: ``status.figures()``, ``status.line()``, ``status.tally``.
     """
 
-    def __init__(self, job: Job, work: Work | None = None) -> None:
+    def __init__(
+        self, job: Job, work: Work | None = None, given: Mapping[str, pa.Schema] | None = None
+    ) -> None:
         self.job, self.status, self._work = job, Status(), work
+        self._given = given or {}  # schemas of frames, by stream
 
     @property
     def active(self) -> bool:
@@ -88,7 +92,8 @@ class JobRun:
 
     def aside(self) -> pa.Table:
         """Return all rows set aside on this checkpoint, with their streams, batches and reasons."""
-        return pa.table({}) if self.job.aside is None else read_aside(self.job.aside)
+        found = pa.table({}) if self.job.aside is None else read_aside(self.job.aside)
+        return found if found.column_names else no_rejects(self.job, self._given)
 
     def _results(self) -> str:
         sink = self.job.sink
@@ -184,12 +189,14 @@ def run_job(
         thread.begin(once)
         return run
     from pulse.runtime.predict.spark_driver import start
+    from pulse.runtime.spark.arrow_frames import arrow_schema_of
 
     check_for_spark(job, frames or {})
     started = _started(job, spark)
     sink = None if on_batch is None else _CallbackSink(job, on_batch, started)
     running = start(started, job, once=once, frames=frames, sink=sink, on_status=note)
     run._work = _Query(running)
+    run._given = {name: arrow_schema_of(frame) for name, frame in (frames or {}).items()}
     if once:
         try:
             run.wait()

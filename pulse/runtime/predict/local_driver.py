@@ -151,7 +151,7 @@ def run_local(
     with claimed_folders(job, "local"):
         progress = Progress(job, predictor)
         store_columns(job, types)
-        store_result_columns(job, typed, predictor, with_rows=True)
+        store_result_columns(job, predictor)
         begun()
         return _run(job, typed, progress, once, sink, on_batch, on_status, stopped)
 

@@ -159,7 +159,7 @@ def start(
     try:
         write_fingerprint(job)
         store_columns(job, types)
-        store_result_columns(job, typed, predictor, with_rows=False)
+        store_result_columns(job, predictor)
         spool = Spool.of(job, predictor)
         spool.take()
         writer = _writer(_predicted(spark, typed, predictor, frames), job, handler, once)
