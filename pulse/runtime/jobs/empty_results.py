@@ -1,39 +1,47 @@
-"""Store the columns of a job's changelog and dead letters when it starts, so that both read with them while they are empty."""
+"""Return the columns of a job's changelog and of its dead letters while there are none."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pyarrow as pa
 
 from pulse.core.arrow_types import parse_type
 from pulse.operators.data.tuple_columns import needed_columns
+from pulse.runtime.jobs.checkpoint import known_columns
 from pulse.runtime.jobs.dead_letters import concat_rows, with_stream
+from pulse.runtime.jobs.file_source import SourceError
 from pulse.runtime.jobs.result_log import store_schema
 from pulse.runtime.jobs.sinks import numbered
-from pulse.runtime.jobs.source_schema import kind_columns
+from pulse.runtime.jobs.source_schema import kind_columns, resolve_types
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.spec import Job, StreamJob
 from pulse.runtime.predict.spec import Predictor
 
 
-def store_result_columns(job: Job, typed: Job, predictor: Predictor, *, with_rows: bool) -> None:
-    """Store the columns in the folders of the job's results and dead letters.
-
-    Parameters
-    ----------
-    job : its folders are locked by this run
-    typed : the job with the types of its streams' columns
-    predictor : of the typed job
-    with_rows : whether rows carry their position in the file, which gives dead letters of text a ``line``
-    """
+def store_result_columns(job: Job, predictor: Predictor) -> None:
+    """Store the columns of the changelog in the folder of the job's results, before the first batch."""
     if job.sink.kind == "parquet" and job.sink.path is not None:
         store_schema(job.sink.path, numbered([], predictor.continuous.schema, 0))
-    if job.aside is not None:
-        streams = typed.streams.items()
-        parts = [with_stream(name, _no_rejects(one, predictor, with_rows)) for name, one in streams]
-        store_schema(job.aside, concat_rows(parts))
 
 
-def _no_rejects(stream: StreamJob, predictor: Predictor, with_rows: bool) -> pa.Table:
-    """Return the columns of a stream's rejected rows: its own, then the reason and the origin."""
+def no_rejects(job: Job, given: Mapping[str, pa.Schema]) -> pa.Table:
+    """Return an empty table with the columns of the job's rejected rows; ``given`` are the schemas of frames, by stream.
+
+    Without columns if the files that columns are inferred from are gone.
+    """
+    in_process = job.engine == "local"
+    try:
+        typed, _ = resolve_types(job, known_columns(job), every=not in_process)
+        predictor = predictor_of(typed, given)
+    except SourceError:
+        return pa.table({})
+    streams = typed.streams.items()
+    return concat_rows([with_stream(name, _rejects_of(one, predictor, in_process)) for name, one in streams])
+
+
+def _rejects_of(stream: StreamJob, predictor: Predictor, with_rows: bool) -> pa.Table:
+    """Return a stream's own columns, then the reason and the origin: of text in process also the line."""
     schema = predictor.specs[stream.name].schema
     options = predictor.accent_options.get(stream.name)
     types: dict[str, pa.DataType] = {schema.time: pa.timestamp("us")}
