@@ -108,6 +108,8 @@ def sweep(
         typer.echo(line)
     if out is not None and not as_json:
         typer.echo(f"{'' if rows is None else f'{rows:,} '}rows written to {out}")
+    for note in swept.notes:
+        typer.echo(f"note: {note}", err=True)
     if heatmap is not None:  # last: if it fails, the summary is there
         from pulse.plot import plot_sweep, save
 

@@ -33,6 +33,17 @@ def test_the_summary_is_shown(run: Run, s: tuple[str, ...]) -> None:
     assert lines[7].startswith("6 variants in ")
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_sweep_as_of_a_time_has_the_note_of_an_answer(
+    run: Run, s: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    text = "select symbol, price from S where price > :p sample every 1 s as of '2020-09-13 12:27:00'"
+    done = run("sweep", text, *s, "--param", "p=1,2", *more)
+    assert done.code == 0
+    (line,) = done.err.splitlines()
+    assert line.startswith("note: S as of 2020-09-13T12:27:00")
+
+
 def test_many_variants_are_not_all_shown(run: Run, s: tuple[str, ...]) -> None:
     many = ("--param", "short=2,4", "--param", "long=8:30:2")
     lines = run("sweep", MACD, *s, *many).out.splitlines()

@@ -191,8 +191,7 @@ def prepare_revised(
             if points
             else "query: revisions as tuples need a rate; end the query with SAMPLE EVERY 1 s, or ask for segments (--segments)"
         )
-    own = {scan.stream for scan in scans(query.plan) if scan.at is None}
-    old, new = _ends(own, paths, since, version, as_of)
+    old, new = compared_models(query, paths, since, version=version, as_of=as_of)
     known = [one.as_of for one in (*old.values(), *new.values()) if one.as_of is not None]
     if known:  # data unknown at that time is new, not revised
         query = replace(query, plan=transform(query.plan, lambda node: _until(node, min(known))))
@@ -256,10 +255,16 @@ def within_spans(relation: Relation, spans: Spans) -> Relation:
     return Relation.concat(parts).merged() if parts else Relation.empty(relation.columns)
 
 
-def _ends(
-    own: set[str], paths: Mapping[str, str | ModelRef], since: Any, version: int | None, as_of: Any
+def compared_models(
+    query: Query,
+    paths: Mapping[str, str | ModelRef],
+    since: Any,
+    *,
+    version: int | None = None,
+    as_of: Any = None,
 ) -> tuple[dict[str, ModelRef], dict[str, ModelRef]]:
-    """Return the model references of streams before and after."""
+    """Return the models of both sides of a diff (:func:`prepare_revised`), by stream; without streams read as of some moment."""
+    own = {scan.stream for scan in scans(query.plan) if scan.at is None}
     if version is not None and as_of is not None:
         raise PlanError("revisions: up to a version, or as of a time; give one of them")
     new = {name: ModelRef.of(paths[name]) for name in own}

@@ -16,7 +16,7 @@ from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import AS_STORED, Evolution
 from pulse.runtime.execution import local_driver
 from pulse.runtime.execution.local_driver import Progress
-from pulse.runtime.incremental.version_diff import VersionDiff, prepare_revised
+from pulse.runtime.incremental.version_diff import VersionDiff, compared_models, prepare_revised
 from pulse.runtime.incremental.version_diff_modes import (
     as_window,
     changes,
@@ -98,8 +98,11 @@ class RevisedAnswer(LazyTable):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the limits of the answer: as of a time, arrival times are unknown."""
-        return notes_of(self.query, self._paths)
+        """Return the limits of the answer: as of a time, on either side, arrival times are unknown."""
+        to = {name: self._to[name] for name in ("version", "as_of")}
+        sides = compared_models(self.query, self._paths, self._since, **to)
+        found = (notes_of(self.query, {**self._paths, **models}) for models in sides)
+        return tuple(dict.fromkeys(note for notes in found for note in notes))
 
     def tuples(self) -> DataFrame | pa.Table:
         """Return revisions of sampled tuples, window by window, at the query's rate."""

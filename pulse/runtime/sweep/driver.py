@@ -36,6 +36,7 @@ from pulse.runtime.execution.local_driver import Progress
 from pulse.runtime.execution.scan import Reading, as_scanned, read
 from pulse.runtime.io.table_writer import check, write_batches, write_frame
 from pulse.runtime.results.lazy_table import LazyTable
+from pulse.runtime.results.notes import notes_of
 from pulse.runtime.sweep.batched_variants import Tails, tails
 from pulse.runtime.sweep.provenance import SweepOrigin, with_origin
 from pulse.runtime.sweep.variants import jobs_of
@@ -225,6 +226,13 @@ class Sweep(LazyTable):
         self._paths, self._spark = paths, spark
         self._bound = tuple(query.bind(values) for values in grid)  # raise for unfit values now
         self._has_rate = all(one.rate is not None for one in self._bound)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the limits of the variants, each once: as of a time, arrival times are unknown."""
+        at = {tuple(scan.at for scan in scans(one.plan)): one for one in reversed(self._bound)}
+        found = (notes_of(one, self._paths) for one in reversed(at.values()))
+        return tuple(dict.fromkeys(note for notes in found for note in notes))
 
     def tuples(self, progress: Progress | None = None) -> DataFrame | pa.Table:
         """Return the sampled tuples of every variant; ``progress`` is called with (done, total)."""

@@ -162,3 +162,19 @@ def test_notes_of_what_is_read_as_of_a_time(stored: Model) -> None:
         assert note in answer.explain()
     both = "select A.symbol, A.price - B.price as d from S A as of '2020-09-13 12:27:00' join S B on (A.symbol = B.symbol)"
     assert len(session.sql(both, streams={"S": stored}).notes) == 1
+
+
+def test_notes_of_a_sweep_and_of_revisions_since_a_time(stored: Model) -> None:
+    session, text = local(), "select symbol, price from S where price > :p sample every 1 s"
+    at, later = "2020-09-13 12:27:00", "2020-09-13 12:28:00"
+    assert session.sweep(text, streams={"S": stored}, p=[1, 2]).notes == ()
+    (note,) = session.sweep(f"{text} as of '{at}'", streams={"S": stored}, p=[1, 2]).notes
+    assert note.startswith("S as of 2020-09-13T12:27:00")
+    both = session.sweep(f"{text} as of :when", streams={"S": stored}, p=[1, 2], when=[at, later]).notes
+    assert [one[:27] for one in both] == ["S as of 2020-09-13T12:27:00", "S as of 2020-09-13T12:28:00"]
+    plain = text.replace(":p", "1")
+    (own,) = session.revised(plain, at, streams={"S": stored}).notes
+    assert own == note
+    assert session.revised(plain, 1, streams={"S": stored}).notes == ()
+    assert session.revised(plain, 1, streams={"S": stored}, as_of=at).notes == (note,)
+    assert session.revised(plain, at, streams={"S": stored}, as_of=later).notes == both
