@@ -102,7 +102,7 @@ def test_columns_in_order():
         ({"time": "t", "modelled": {"certainty": "step"}}, "own column"),
         ({"time": "t", "modelled": {"x": "step"}, "unmodelled": {"Lineage": "int64"}}, "own column"),
         ({"time": "t", "modelled": {"x": "cubic"}}, "one of linear, step, samples, got 'cubic'"),
-        ({"time": "t", "modelled": {"x": "step"}, "key": {"k": "float64"}}, "floats do not identify"),
+        ({"time": "t", "modelled": {"x": "step"}, "key": {"k": "float64"}}, "floats cannot identify"),
         ({"time": "t", "modelled": {"x": "step"}, "key": {"k": "text"}}, "no Arrow type 'text'"),
         ({"time": "t", "modelled": {"x": "step"}, "key": {"k": pa.list_(pa.int64())}}, "one plain value"),
         ({"time": "t", "modelled": {"x": "step"}, "key": {"k": 3}}, "expected an Arrow type"),

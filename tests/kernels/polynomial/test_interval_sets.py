@@ -121,7 +121,7 @@ def test_no_rows():
 
 def test_what_is_refused():
     one = packed([[(0.0, 1.0, True, False)]])
-    with pytest.raises(ValueError, match="as many sets"):
+    with pytest.raises(ValueError, match="two batches of one length"):
         union(one, packed([[], []]))
     with pytest.raises(ValueError, match="bounds"):
         measure(one._replace(bounds=np.zeros(2)))

@@ -92,7 +92,7 @@ def test_no_tuples_no_windows() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: window_pieces(np.array([2, 1]), np.array([0, 2]), 5), "not to fall"),
+        (lambda: window_pieces(np.array([2, 1]), np.array([0, 2]), 5), "non-descending times"),
         (lambda: window_pieces(np.array([1, 2]), np.array([0, 1]), 5), "offsets"),
         (lambda: window_pieces(np.array([1, 2]), np.array([0, 2]), 0), "size_us > 0"),
         (lambda: window_closings(np.array([1, 2]), np.array([0, 2]), 5, 0), "every_us > 0"),
