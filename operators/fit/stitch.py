@@ -240,8 +240,10 @@ class _Visits:
         visit = self.visit[rows]
         weight = np.zeros_like(self.begin)
         for a, (name, truth) in enumerate(self.spec.schema.modelled):
+            length = batch.hi[rows] - batch.lo[rows]
             with np.errstate(over="ignore"):  # overflow means unknown
-                weight_of_row = _magnitudes(batch, name)[rows] * (batch.hi[rows] - batch.lo[rows]) + LEAST
+                magnitude = np.where(length > 0, _magnitudes(batch, name)[rows], 0.0)  # not 0 times infinite
+                weight_of_row = magnitude * length + LEAST
             inexact = (batch.err(name)[rows] > 0) | (self.own[rows, a] > 0)
             inexact_rows = np.bincount(visit[inexact], minlength=self.count)
             weight[:, a] = np.bincount(visit, weight_of_row, minlength=self.count)

@@ -36,7 +36,7 @@ class UnionOperator:
         merged = together.merged()
         overlap = find_overlap(Ranges(merged.group, merged.ref, merged.lo, merged.hi))
         if overlap is not None:
-            raise _overlap_error(merged, overlap[1])
+            raise overlap_error(merged, overlap[1])
         ranks = key_ranks(list(together.keys), together.groups)
         some = np.diff(together.offsets) > 0
         shared = np.bincount(ranks[some], minlength=int(ranks.max(initial=-1)) + 1) > 1
@@ -51,11 +51,12 @@ class UnionOperator:
         merged = Relation.concat(relations).merged()
         again = np.flatnonzero((np.diff(merged.ref) == 0) & (np.diff(merged.group) == 0))
         if len(again):
-            raise _overlap_error(merged, int(again[0]) + 1)
+            raise overlap_error(merged, int(again[0]) + 1)
         return merged
 
 
-def _overlap_error(merged: Relation, row: int) -> OverlappingInputsError:
+def overlap_error(merged: Relation, row: int) -> OverlappingInputsError:
+    """Return the error of two inputs that overlap at this row."""
     return OverlappingInputsError(
         f"union: two inputs overlap for {merged.where(row)}; give each a text column of its own to tell them apart "
         "(select 'a' as source, …)"

@@ -234,3 +234,12 @@ def test_the_running_maximum(rows: list[tuple[int, int]]) -> None:
     nothing = np.iinfo(np.int64).min
     slow = [max([v for k, v in rows[:i] if k == rows[i][0]], default=nothing) for i in range(len(rows))]
     assert _running_max_before(value, key).tolist() == slow
+
+
+def test_steps_near_the_largest_number_stitch_without_a_warning() -> None:
+    """An open row has no length: its magnitude, beyond float64, counts for nothing."""
+    values = np.where(np.arange(60) % 2, 1e308, -1e308)
+    spec = FitSpec.of(stream(x="step"), error=0)
+    found, _ = fit_units(cut(tuples(range(60), x=values), [20, 41]), spec)
+    assert found.segments.coefficients("x")[:, 0].tolist() == values.tolist()
+    assert found.segments.err("x").tolist() == [0.0] * 60

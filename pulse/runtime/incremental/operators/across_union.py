@@ -14,7 +14,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.segment.order import Ranges, find_overlap, time_order
 from pulse.operators.data.relation import Relation
-from pulse.operators.errors import OverlappingInputsError
+from pulse.operators.relational.union import overlap_error
 from pulse.plan.nodes import Across
 from pulse.runtime.execution.evaluator import across_operator
 from pulse.runtime.incremental.delta import (
@@ -170,10 +170,7 @@ class IncrementalUnion(_Coded):
         made = whole._pick(rows, keys, np.searchsorted(rank, np.arange(n + 1)))
         overlap = find_overlap(Ranges(made.group, made.ref, made.lo, made.hi))
         if overlap is not None:
-            raise OverlappingInputsError(
-                f"union: two inputs overlap at {made.where(overlap[1])}; distinguish them by a text column "
-                "(select 'a' as source, …)"
-            )
+            raise overlap_error(made, overlap[1])
         return replace(made, drift={})
 
 
