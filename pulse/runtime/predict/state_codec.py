@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pulse.core.encoding.codec import Form, StateEncodingError, decode, encode
 
-VERSION = 5
+VERSION = 6
 _HEADER = struct.Struct("<IQI")
 _MOST = 256  # bytes per compressed byte, the limit of LZ4
 _LEAST = 1 << 10
