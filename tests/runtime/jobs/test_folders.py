@@ -133,7 +133,7 @@ def test_a_stored_model_is_no_place_for_results(folder: Path, key: str) -> None:
     Session(engine="local").fit(folder / "in" / "0.parquet", **asked, out=folder / "m")
     before = files(folder / "m")
     sink = {"kind": "parquet", "path": "out", key: "m"}
-    with pytest.raises(OthersResultsError, match=f"m is a stored model, .* give this job another '{key}'"):
+    with pytest.raises(OthersResultsError, match=f"m is a stored model; .* give this job another '{key}'"):
         run_local(job_in(folder, sink=sink))
     assert files(folder / "m") == before
 
