@@ -28,7 +28,7 @@ def test_an_archive_and_how_it_is_used(tmp_path: Path) -> None:
     with tarfile.open(out) as archive:
         names = archive.getnames()
     assert "bin/python" in names
-    assert "packages/pulse/kernels/polynomial.py" in names
+    assert "packages/pulse/kernels/polynomial/arithmetic.py" in names
     assert [path.name for path in tmp_path.iterdir()] == ["pulse.tar.gz"]
 
 
