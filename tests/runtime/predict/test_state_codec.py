@@ -48,7 +48,7 @@ def test_state_of_another_version_is_refused() -> None:
     assert unpack_state(FORM, kept)["a"].tolist() == [0, 1, 2]
     with pytest.raises(
         StateError,
-        match=r"state of version 4, expected 5: start the job on a new checkpoint .* or use the version",
+        match=r"state of version 4, expected 6: start the job on a new checkpoint .* or use the version",
     ):
         unpack_state(FORM, b"\x04" + kept[1:])
 

@@ -27,7 +27,7 @@ def test_nothing_is_read_before_it_is_asked_for(stored: Model, monkeypatch: pyte
     def never(*_: object) -> None:
         raise AssertionError("work was begun")
 
-    monkeypatch.setattr(answer_module.local, "run", never)
+    monkeypatch.setattr(answer_module.local_driver, "run", never)
     answer = local().sql(SAMPLED, streams={"S": stored})
     assert "scan" in answer.explain().lower()
     with pytest.raises(AssertionError, match="work was begun"):
@@ -37,7 +37,7 @@ def test_nothing_is_read_before_it_is_asked_for(stored: Model, monkeypatch: pyte
 def test_what_fails_fails_when_it_is_asked_for(stored: Model) -> None:
     answer = local().sql("select symbol, price from S error within 0.001", streams={"S": stored})
     with pytest.raises(
-        NotWithinError, match=r"price of symbol='.' at .* is certain to 0\.\d+ only, .* asks for 0.001"
+        NotWithinError, match=r"price of symbol='.' at .* is certain to 0\.\d+ only, .* requires 0.001"
     ):
         answer.segments()
     with pytest.raises(RateError, match="SAMPLE EVERY"):
@@ -66,7 +66,7 @@ def test_lineage_if_asked_for(stored: Model) -> None:
 
 
 def test_the_head_stops_the_work(stored: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_module.local, "cores", lambda: 1)
+    monkeypatch.setattr(answer_module.local_driver, "cores", lambda: 1)
     answer = local().sql(SAMPLED, streams={"S": stored})
     rows, more = answer.head(4)
     assert (rows.num_rows, more) == (4, True)
