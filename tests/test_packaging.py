@@ -89,7 +89,7 @@ def test_every_exported_name_is_there(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Segments'; there are: Answer, ErrorBound"):
+    with pytest.raises(AttributeError, match="no attribute 'Segments'; it has Answer, ErrorBound"):
         _ = pulse.Segments
 
 

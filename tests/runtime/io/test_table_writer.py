@@ -235,7 +235,7 @@ def test_a_folder_appears_whole_or_the_old_one_stays(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_frame(_Frame(KeyboardInterrupt), f"{out}/", overwrite=True)
     assert left(out) == ["part-9.parquet"]
-    with pytest.raises(ResultOutputError, match="meanwhile"):
+    with pytest.raises(ResultOutputError, match="in the meantime"):
         write_frame(_Frame(), f"{out}/")
     assert write_frame(_Frame(), f"{out}/", overwrite=True) is None
     assert (left(out), left(tmp_path / "new")) == (["part-0.parquet"], ["out"])

@@ -269,7 +269,7 @@ def test_one_at_a_time_and_only_what_is_there(tmp_path: Path) -> None:
     other = Revisions.empty(
         Model(fitted(_made(tmp_path / "other"), tuples, truth="linear", error=1).path).schema
     )
-    with pytest.raises(StoreError, match="the revisions of"):
+    with pytest.raises(StoreError, match="expected revisions with the model's schema"):
         LOCAL.revise(model, other)
     with pytest.raises(PulseError, match="expected paths"):
         LOCAL.revise(model, 3)
