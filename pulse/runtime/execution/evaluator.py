@@ -20,15 +20,14 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.sign_fast_path import possible_rows
 from pulse.operators.output.sampling import as_points, sample
-from pulse.operators.relational.filter import FilterOperator as FilterOperator
-from pulse.operators.relational.join import JoinOperator as JoinOperator
-from pulse.operators.relational.join import split_condition
+from pulse.operators.relational.filter import FilterOperator
+from pulse.operators.relational.join import JoinOperator, split_condition
 from pulse.operators.relational.on_samples import filter_samples, join_samples, project_samples
-from pulse.operators.relational.project import ProjectOperator as ProjectOperator
+from pulse.operators.relational.project import ProjectOperator
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
 from pulse.operators.relational.spatial_grid import PairHome
 from pulse.operators.relational.symmetric_pairs import MirrorOperator as MirrorOperator
-from pulse.operators.relational.union import UnionOperator as UnionOperator
+from pulse.operators.relational.union import UnionOperator
 from pulse.operators.windows.extremum import Extremum
 from pulse.operators.windows.integral import Integral
 from pulse.operators.windows.on_grid import extremum_samples, integrals_samples

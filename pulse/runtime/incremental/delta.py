@@ -11,6 +11,7 @@ Rows stay whole where possible: a row cut at a region's border would get new bou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -175,6 +176,31 @@ def changed_rows(content: BeforeAfter, least: float = TOLERANCE) -> Delta:
     for ranges, groups in ((old, content.before[some]), (new, content.after[some])):
         ranges[:, 0], ranges[:, 1] = offsets[groups], offsets[groups + 1]
     return diff_rows(content.relation, content.stretches.code[some], old, new, least)
+
+
+def changed_apart(
+    evaluate: Callable[[KeyRanges], BeforeAfter], affected: KeyRanges
+) -> tuple[BeforeAfter, Delta]:
+    """Evaluate affected stretches and find what changed in them, such that no row is part of two stretches.
+
+    A content may hold rows beyond its stretch, which differ before and after where another stretch changed. Where changed
+    stretches of a key overlap for that reason, all of the key's are evaluated again as one.
+    """
+    content = evaluate(affected)
+    delta = changed_rows(content)
+    code, start, end = delta.stretches.code, delta.stretches.start, delta.stretches.end
+    shared = np.unique(code[1:][(code[1:] == code[:-1]) & (start[1:] < end[:-1])])
+    if not len(shared):
+        return content, delta
+    chosen = np.isin(affected.code, shared)
+    codes, first = np.unique(affected.code[chosen], return_index=True)
+    whole = KeyRanges(
+        np.concatenate([affected.code[~chosen], codes]),
+        np.concatenate([affected.start[~chosen], affected.start[chosen][first]]),
+        np.concatenate([affected.end[~chosen], np.maximum.reduceat(affected.end[chosen], first)]),
+    ).merged()
+    content = evaluate(whole)
+    return content, changed_rows(content)
 
 
 def diff_rows(

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pulse.core.time import format_instant
-from pulse.runtime.accents.compacted_maps import FEW
+from pulse.runtime.accents.compacted_maps import COMPACT_AT
 from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.predict.spec import Predictor
 from tests.runtime.accents.accented_jobs import (
@@ -24,8 +24,8 @@ from tests.runtime.accents.accented_jobs import (
 
 MINUTES = 6
 CHANGE = f"{format_instant(SECOND)} {ACCENT}"
-PUNCTUATION = [f"[symbol = 'x{i}']" for i in range(FEW + 10)]
-OTHERS = [f"{format_instant(SECOND)} [[symbol = 'x{i}', alter(size, y * 2)]]" for i in range(FEW + 10)]
+PUNCTUATION = [f"[symbol = 'x{i}']" for i in range(COMPACT_AT + 10)]
+OTHERS = [f"{format_instant(SECOND)} [[symbol = 'x{i}', alter(size, y * 2)]]" for i in range(COMPACT_AT + 10)]
 TO_COME = f"{format_instant(2 * SECOND)} [[symbol = 's1' and t >= '{format_instant(330 * SECOND)}', alter(price, y / 2)]]"
 THROUGH = f"{format_instant(302 * SECOND)} [[true, drop(size)]]"  # which takes no route, so that operators are set up
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.runtime.accents.row_splitter import accent_rows, split_controls
-from pulse.runtime.accents.to_base_units import decoded
+from pulse.runtime.accents.to_base_units import decode_keys
 
 
 def batch(texts: list[str | None]) -> pa.Table:
@@ -45,7 +45,7 @@ def test_rows_with_a_text_are_accents(texts, begin, type_, in_parts):
         (10 * (begin + i), texts[begin + i]) for i in expected
     ]
     data = np.setdiff1d(np.arange(table.num_rows), np.array(expected, np.int64))
-    assert decoded(found.data).to_pylist() == table.drop_columns(["accent"]).take(data).to_pylist()
+    assert decode_keys(found.data).to_pylist() == table.drop_columns(["accent"]).take(data).to_pylist()
     if not expected:
         assert found.rows is None
         return
@@ -61,7 +61,7 @@ def test_few_accents_among_many_rows() -> None:
     table = batch(texts)
     found = split_controls(table, "accent", "t", ["symbol"])
     kept = np.setdiff1d(np.arange(5000), [0, 7, 8, 4999])
-    assert decoded(found.data).equals(table.drop_columns(["accent"]).take(kept))
+    assert decode_keys(found.data).equals(table.drop_columns(["accent"]).take(kept))
     assert found.rows is not None
     assert np.unique(found.rows, return_counts=True)[1].tolist() == [6, 4990]
 

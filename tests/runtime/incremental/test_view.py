@@ -41,6 +41,8 @@ from tests.runtime.incremental.revised_loads import (
 )
 
 MODES = ("upstream", "downstream", "adaptive")
+# An aggregate across keys whose members are uncertain has one bound per cell, and the cells of earlier results may be wider.
+BOUND_PER_CELL = ("mean of a filter",)
 few = settings(max_examples=min(15, settings.default.max_examples if settings.default else 15))
 """Every query is a test of its own, and every example several runs from scratch."""
 
@@ -68,7 +70,12 @@ def run(name: str, load: Load, mode: str, **options: Any) -> list[ViewUpdate]:
         for stream, regions in batch.items():
             rows[stream] = applied(rows[stream], regions)
         after = from_scratch(query, rows)
-        check_changes(before, after, at_instants(revised.changes.table), exact_bounds=mode == "upstream")
+        check_changes(
+            before,
+            after,
+            at_instants(revised.changes.table),
+            exact_bounds=mode == "upstream" and name not in BOUND_PER_CELL,
+        )
         before = after
         out.append(revised)
     return out

@@ -22,7 +22,7 @@ from pulse.runtime.incremental.delta import (
     BeforeAfter,
     Delta,
     KeyRanges,
-    changed_rows,
+    changed_apart,
     concat_ranges,
     extents,
 )
@@ -113,10 +113,10 @@ class _Coded(IncrementalOperator):
         affected = self._affected()
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
-        made = self.replay(affected)
+        made, delta = changed_apart(self.replay, affected)
         if self.point is None:
             self.cache = made
-        return changed_rows(made)
+        return delta
 
 
 class IncrementalUnion(_Coded):

@@ -31,6 +31,7 @@ from pulse.runtime.incremental.delta import (
     Delta,
     KeyRanges,
     by_ranges,
+    changed_apart,
     changed_rows,
     diff_rows,
     extents,
@@ -274,8 +275,8 @@ class IncrementalRowwise(IncrementalOperator):
         if self.margin == NONE or self.point is not None:
             content = below.content()
             return changed_rows(content.within(self._apply(content.relation)))
-        self.cache = self.replay(below.stretches.widened(*self.margin).merged())
-        return changed_rows(self.cache)
+        self.cache, delta = changed_apart(self.replay, below.stretches.widened(*self.margin).merged())
+        return delta
 
     def _renamed(self, below: Delta) -> Delta | None:
         """Rename the delta and the cached content around it; None unless the projection gives one row per row."""

@@ -16,7 +16,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE
 from pulse.kernels.pieces.align import Cells
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.filter import FilterOperator as FilterOperator
+from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.join import (
     all_pairs,
     common_cells,
@@ -30,7 +30,7 @@ from pulse.operators.relational.proximity_join import PairJoin
 from pulse.plan.nodes import Join
 from pulse.plan.radius import reach
 from pulse.runtime.execution.evaluator import nearness
-from pulse.runtime.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_rows, extents
+from pulse.runtime.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_apart, extents
 from pulse.runtime.incremental.operators.base import DOWNSTREAM, UPSTREAM, IncrementalOperator
 
 
@@ -139,10 +139,10 @@ class IncrementalJoin(IncrementalOperator):
         affected = KeyRanges(code, start, end).merged()
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
-        made = self._evaluated(affected)
+        made, delta = changed_apart(self._evaluated, affected)
         if self.point is None:
             self.cache = made
-        return changed_rows(made)
+        return delta
 
     def _partnered(self, side: int, delta: Delta) -> tuple[IntArray, IntArray]:
         """Return the pairs that changed stretches of a side take part in, and the stretch of each."""
