@@ -102,6 +102,25 @@ def test_patches_say_what_a_run_from_scratch_would(
     run(name, load, mode, points=nodes if everywhere else None)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_row_between_two_changed_stretches_is_retracted_once(mode: str) -> None:
+    """The short average changes apart from the long one; a row of their join lay in the content of both stretches."""
+    before = [
+        (0, 0, 1, (1.0, 0.5), (4.0, 0.0)),
+        (0, 1, 2, (4.0, 0.0), (2.0, 0.0)),
+        (0, 2, 5, (4.0, -1.0), (1.0, 0.0)),
+        (0, 5, 7, (0.0, 0.5), (3.0, 0.0)),
+        (0, 7, 9, (2.0, 0.0), (4.0, 0.0)),
+        (0, 9, 11, (0.0, 0.0), (2.0, 0.0)),
+        (0, 11, 12, (3.0, 0.0), (3.0, 0.0)),
+    ]
+    regions = [
+        (0, 2, 6, [(0, 2, 5, (2.0, -1.0), (4.0, 0.0)), (0, 5, 6, (4.0, 0.0), (4.0, 0.0))]),
+        (0, 1, 2, [(0, 1, 2, (1.0, 0.0), (4.0, 0.0))]),
+    ]
+    run("macd", Load({"S": before, "T": []}, [{"S": regions, "T": []}]), mode)
+
+
 @pytest.mark.parametrize("name", ["macd", "minimum", "pairs", "total"])
 @few
 @given(load=loads(), data=st.data())
