@@ -9,8 +9,8 @@ MAPPED := kernels operators validation datasets benchmarks
 SOURCES := pulse $(MAPPED) tests
 PYTHON ?=
 QUICK ?=
-WORKERS ?= 2
-# Each worker takes a stretch of the suite, in order, and then from what the other has left.
+WORKERS ?= 3
+# Each worker takes a range of the suite, in order, then from what others have left. One more than cores: Spark tests often wait.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # What of the suite says most about a cluster: fits, queries with and without exchanges, revisions, jobs with state.
 ON_CLUSTER := $(addprefix tests/runtime/,$(addsuffix .py,spark/test_session spark/test_arrow_frames fit/test_spark_driver execution/test_spark_driver incremental/test_version_diff_spark jobs/test_toml))

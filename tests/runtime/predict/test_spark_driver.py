@@ -128,7 +128,7 @@ def test_pairs_are_solved_in_the_places_of_a_second_stage(
 
 
 @pytest.mark.skipif(
-    not os.environ.get("PULSE_FULL"), reason="the same without Spark is in test_predictive_state"
+    not os.environ.get("PULSE_FULL"), reason="the same without Spark is in test_stages"
 )
 def test_two_streams_meet(spark: SparkSession, tmp_path: Path) -> None:
     objects(tmp_path / "in", 2)
