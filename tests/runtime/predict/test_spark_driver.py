@@ -127,9 +127,7 @@ def test_pairs_are_solved_in_the_places_of_a_second_stage(
     assert (status.tally.tuples, status.tally.changes) == (120, len(found))
 
 
-@pytest.mark.skipif(
-    not os.environ.get("PULSE_FULL"), reason="the same without Spark is in test_stages"
-)
+@pytest.mark.skipif(not os.environ.get("PULSE_FULL"), reason="the same without Spark is in test_stages")
 def test_two_streams_meet(spark: SparkSession, tmp_path: Path) -> None:
     objects(tmp_path / "in", 2)
     job = object_job(tmp_path, FIG_1, "AB")
