@@ -1,5 +1,4 @@
-"""How far one model can follow the truth: the constraints of each kind of bound, interval by interval
-(semantics 2.2, 2.4).
+"""Extend one model along the truth, interval by interval, under the constraints of each bound (semantics 2.2, 2.4).
 
 Constraints of a bound ``e`` on the value, with ``e = max(rel * |truth|, floor)``:
 

@@ -1,6 +1,6 @@
-"""The lines that pass through every constraint seen, as a convex polygon: constraints may come in any order.
+"""Maintain the lines that satisfy every constraint as a convex polygon; constraints may come in any order.
 
-A constraint says that a line's value at ``x`` lies in ``[low, high]``: a strip in the plane of the lines'
+A constraint requires that a line's value at ``x`` lies in ``[low, high]``: a strip in the plane of the lines'
 values at 0 and slopes, so the lines that satisfy all of them form a convex polygon, which holds its vertices
 only. A polygon that outgrows its array loses the vertex whose removal costs the least area: the set becomes a
 little smaller, so every line in it still satisfies every constraint. Each vertex was inside every strip when it

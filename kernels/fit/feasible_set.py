@@ -1,6 +1,6 @@
-"""The set of models that still pass through every constraint seen: what a greedy fit extends until it is empty.
+"""Maintain the feasible set: the models that satisfy every constraint so far; a greedy fit extends until it is empty.
 
-A constraint says that the model's value at ``x`` lies in ``[low, high]``. For constants the set is an interval.
+A constraint requires that the model's value at ``x`` lies in ``[low, high]``. For constants the set is an interval.
 For lines it is kept by two hulls (:mod:`pulse.kernels.fit.slide_hulls`) when constraints come in the order of ``x``, as
 those of one kind of bound do; where bounds on value and integral mix, it is a polygon
 (:mod:`pulse.kernels.fit.feasible_polygon`). Any set is convex: between two models in it lie others.

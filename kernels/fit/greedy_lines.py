@@ -1,4 +1,4 @@
-"""Greedy fits of piecewise constants and lines with certified bounds (semantics 2, 1.5).
+"""Fit piecewise constants and lines greedily, with certified bounds (semantics 2, 1.5).
 
 A segment is extended interval by interval (:mod:`pulse.kernels.fit.truth_intervals`) while some model satisfies every
 constraint (:mod:`pulse.kernels.fit.constraints`). Any part of a feasible stretch is feasible, so reaching as far as

@@ -1,4 +1,4 @@
-"""Greedy fits of polynomials of degree 2 to 5 with a certified bound on the value (semantics 2.1, 2.2).
+"""Fit polynomials of degree 2 to 5 greedily, with a certified bound on the value (semantics 2.1, 2.2).
 
 From its start a segment is extended by doubling the number of intervals, then by bisection. Each trial fits every attribute
 by least squares, reweighted a few times towards the smallest largest deviation (:mod:`pulse.kernels.fit.lawson`), and is

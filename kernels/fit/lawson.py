@@ -1,4 +1,4 @@
-"""Weighted least squares in shifted Chebyshev polynomials, and the reweighting of Lawson (1961).
+"""Solve weighted least squares in shifted Chebyshev polynomials, reweighted as in Lawson (1961).
 
 Of points at ``s`` in [0, 1] with values ``y`` and bounds ``e``, ``sum(weight * ((p(s) - y) / e)**2)`` is made least over the
 polynomials ``p`` of ``k`` coefficients. Weights that are multiplied by the deviations, again and again, lead towards the least

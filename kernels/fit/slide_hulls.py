@@ -1,7 +1,6 @@
-"""The lines that pass through every constraint seen, by two convex hulls: constraints come in the order of
-``x``.
+"""Maintain the lines that satisfy every constraint by two convex hulls; constraints come in the order of ``x``.
 
-The classic O(n) method (O'Rourke 1981; the slide filter of Elmeleegy et al. 2009). A constraint says that a
+The classic O(n) method (O'Rourke 1981; the slide filter of Elmeleegy et al. 2009). A constraint requires that a
 line's value at ``x`` lies in ``[low, high]``. Of all lines through the constraints so far, the steepest rises
 from some ``low`` to a later ``high``; the flattest falls from some ``high`` to a later ``low``. A new
 constraint either lies outside the two (no line is left), inside (nothing changes), or turns one of them: the

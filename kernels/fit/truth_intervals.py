@@ -1,4 +1,4 @@
-"""From tuples to intervals: what the truth of a key does between consecutive tuples (semantics 2.2, 2.3, 2.5).
+"""Convert tuples to the intervals of a key's truth between consecutive tuples (semantics 2.2, 2.3, 2.5).
 
 Tuples arrive grouped by key, in arrival order within a key. An *interval* is a stretch of time on which
 every attribute's truth is one straight line (``linear``), one constant (``step``) or silent after its first
