@@ -406,26 +406,36 @@ def fit(
         parts.append((out_index[: cursor[1]], out_value[: cursor[1]]))
     index = np.concatenate([i for i, _ in parts]) if parts else np.empty((0, 6), dtype=np.int64)
     value = np.concatenate([x for _, x in parts]) if parts else np.empty((0, 2 + attributes * (width + 3)))
+    fitted = fitted_rows(index, value, attributes, np.ascontiguousarray(index[:, 5]))
+    status = int(cursor[2])
+    if status == OK:
+        status = NOT_FINITE if unbounded(fitted).any() else BOUND_MISSED if fitted.missed.any() else OK
+    return fitted, status
+
+
+def fitted_rows(index: IntArray, value: Array, attributes: int, missed: IntArray) -> Fitted:
+    """Split the rows that a fit kernel wrote into columns.
+
+    ``index[:, :5]`` holds tuple, tuples, kind, key and count; ``value`` the range, then per attribute the coefficients, err,
+    drift and delta.
+    """
+    width = (value.shape[1] - 2) // attributes - 3
     per = value[:, 2:].reshape(len(value), attributes, width + 3)
-    columns = [np.ascontiguousarray(index[:, i]) for i in range(6)]
-    fitted = Fitted(
-        tuple=columns[0],
-        tuples=columns[1],
-        kind=columns[2],
-        key=columns[3],
-        count=columns[4],
+    tuple_, tuples, kind, key, count = (np.ascontiguousarray(index[:, i]) for i in range(5))
+    return Fitted(
+        tuple=tuple_,
+        tuples=tuples,
+        kind=kind,
+        key=key,
+        count=count,
         lo=np.ascontiguousarray(value[:, 0]),
         hi=np.ascontiguousarray(value[:, 1]),
         coefficients=np.ascontiguousarray(per[:, :, :width]),
         err=np.ascontiguousarray(per[:, :, width]),
         drift=np.ascontiguousarray(per[:, :, width + 1]),
         delta=np.ascontiguousarray(per[:, :, width + 2]),
-        missed=columns[5],
+        missed=missed,
     )
-    status = int(cursor[2])
-    if status == OK:
-        status = NOT_FINITE if unbounded(fitted).any() else BOUND_MISSED if fitted.missed.any() else OK
-    return fitted, status
 
 
 def unbounded(fitted: Fitted) -> npt.NDArray[np.bool_]:

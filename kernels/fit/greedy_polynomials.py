@@ -27,6 +27,7 @@ from pulse.kernels.fit.greedy_lines import (
     Array,
     Fitted,
     IntArray,
+    fitted_rows,
     unbounded,
 )
 from pulse.kernels.fit.lawson import AT, BOUND, VALUE, WEIGHT, accumulate, solve
@@ -461,20 +462,6 @@ def fit_polynomial(
         indices.append(out_index[: cursor[1]])
         values.append(out_value[: cursor[1]])
     index, value = np.concatenate(indices), np.concatenate(values)
-    per = value[:, 2:].reshape(len(value), attributes, k + 3)
-    columns = [np.ascontiguousarray(index[:, i]) for i in range(5)]
-    fitted = Fitted(
-        tuple=columns[0],
-        tuples=columns[1],
-        kind=columns[2],
-        key=columns[3],
-        count=columns[4],
-        lo=np.ascontiguousarray(value[:, 0]),
-        hi=np.ascontiguousarray(value[:, 1]),
-        coefficients=np.ascontiguousarray(per[:, :, :k]),
-        err=np.ascontiguousarray(per[:, :, k]),
-        drift=np.ascontiguousarray(per[:, :, k + 1]),
-        delta=np.ascontiguousarray(per[:, :, k + 2]),
-        missed=np.zeros(len(index), dtype=np.int64),  # the truth itself keeps any bound on the value
-    )
+    # The truth itself keeps any bound on the value, so none is missed.
+    fitted = fitted_rows(index, value, attributes, np.zeros(len(index), dtype=np.int64))
     return fitted, NOT_FINITE if unbounded(fitted).any() else OK
