@@ -16,8 +16,9 @@ import pyarrow as pa
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.operators.data.relation import Relation
+from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.window import Window
 from pulse.plan.modes import Cost, Costs
-from pulse.plan.nodes import Scan, Window
 from pulse.plan.query import Query
 from pulse.runtime.incremental.delta import Changed, KeyRanges
 from pulse.runtime.incremental.operators.window import PatchedWindow

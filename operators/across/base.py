@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pulse.core.columns import Columns
 from pulse.operators.data.grouping import columns_by
+from pulse.operators.data.relation import Relation
 
 
 @dataclass(frozen=True)
@@ -29,3 +30,7 @@ class AcrossKeys:
     def columns(self, before: Columns) -> Columns:
         """Return the output columns for an input with these columns."""
         return columns_by(before, self.by, (self.output,))
+
+    def segments(self, relation: Relation) -> Relation:
+        """Compute the results as segments."""
+        raise NotImplementedError

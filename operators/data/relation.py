@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.certainty import CERTAIN, CertaintyArray, certainty_codes, certainty_names
+from pulse.core.certainty import CERTAIN, LIKELY, CertaintyArray, certainty_codes, certainty_names
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
 from pulse.core.segment.coefficients import from_padded, to_padded
@@ -227,6 +227,11 @@ class Relation:
         """Drop groups without rows."""
         some = np.flatnonzero(np.diff(self.offsets))
         return self if len(some) == self.groups else self.select_groups(some)
+
+    def without_possible(self) -> Relation:
+        """Keep the certain and the likely rows, the answer of a query."""
+        rows = np.flatnonzero(self.certainty >= LIKELY)
+        return self if len(rows) == len(self) else self.take(rows)
 
     def prefixed(self, alias: str) -> Relation:
         """Rename every attribute to ``alias.attribute``."""

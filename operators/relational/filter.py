@@ -22,13 +22,18 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
+from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Expression
 from pulse.core.instants import tolerances
 from pulse.kernels.polynomial.interval_sets import IntervalSets, complement, intersect
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import without_hidden
-from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify
+from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
 from pulse.operators.expressions.solve import Truths, positive, solve
+from pulse.operators.node import PlanEvaluation, Unary, plan_node
+from pulse.operators.output.sampling import sample
+from pulse.operators.relational.on_samples import filter_samples
 
 
 @dataclass(frozen=True)
@@ -216,3 +221,37 @@ def _opened_holes(relation: Relation, covered: FloatArray) -> BoolArray:
     holes = np.zeros(relation.groups, bool)
     holes[relation.group[covered < relation.hi - relation.lo - slack]] = True
     return holes
+
+
+@plan_node
+class Filter(Unary):
+    """The times at which ``predicate`` holds."""
+
+    predicate: Expression
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+    # -- evaluation -----------------------------------------------------------------------------------------
+
+    @property
+    def is_selective(self) -> bool:
+        return True
+
+    @property
+    def of_one_instant(self) -> bool:
+        return True
+
+    @property
+    def passes_instants(self) -> bool:
+        return True
+
+    def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
+        return FilterOperator(self.predicate, possible).segments(run.segments(self.input, possible))
+
+    def samples(self, run: PlanEvaluation, every: int) -> Samples:
+        if not self.input.is_stored:
+            return filter_samples(run.samples(self.input, every), self.predicate, possible=run.possible)
+        worth = possible_rows(run.segments(self.input), self.predicate)
+        return filter_samples(sample(worth, every), self.predicate, possible=run.possible)

@@ -1,318 +1,129 @@
-"""Join: pair two relations' groups by their keys, over their common times (semantics 3.4).
+"""Join: pair the keys of two inputs over their common times (semantics 3.4).
 
-1. Segments. A pair of groups is cut into the cells in which neither changes its segment (``kernels.align``); each side's
-   coefficients are shifted to the cell's reference. A row has the keys, modelled and unmodelled attributes of both sides.
-   Conditions on keys alone decide which groups are paired; all other conditions filter the joined rows.
-2. Error. A cell has its segments' bounds; its certainty is the smaller of theirs. The drift is dropped: a cell starts at the
-   later of two starts, and common times have holes where either side has one.
-3. Inversion. Each output attribute comes from one input, so its bound passes to that input unchanged.
-4. Revision. A revised segment revises the cells it takes part in, in every pair of its group; the other side's rows come
-   from its connection point, or are replayed.
-5. Accents. As in semantics 8.2 with J the compared columns: dropping a column of J aborts, other accents pass.
+Equal keys are joined by :mod:`~pulse.operators.relational.equi_join`, others by
+:mod:`~pulse.operators.relational.proximity_join`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.columns import Columns
-from pulse.core.errors import ColumnTypeError, unknown_column
-from pulse.core.expression import (
-    FLIPPED,
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Function,
-    Negative,
-    Not,
-    Or,
-    all_of,
-    columns_of,
-    conjuncts,
-    walk,
-)
-from pulse.kernels.instants import MICROSECONDS
-from pulse.kernels.pieces.align import Cells, Pieces, align_pair, coefficients_at
-from pulse.kernels.rounding import shift_rounding
-from pulse.operators.data.lineage import Lineage
+from pulse.core.expression import TRUE, Constant, Expression
 from pulse.operators.data.relation import Relation
-
-_CHUNK = 1 << 18  # pairs whose keys are compared in one call: a few megabytes of keys
-
-
-@dataclass(frozen=True)
-class JoinOperator:
-    """A join on equal keys.
-
-    ``equal`` pairs key columns (left, right); ``columns`` are the plan node's: left's attributes, then right's, by role.
-    """
-
-    equal: tuple[tuple[str, str], ...]
-    columns: Columns
-
-    def segments(self, left: Relation, right: Relation, pairs: IntArray | None = None) -> Relation:
-        """Join ``pairs`` ``(P, 2)`` of groups over their common times; without ``pairs``, all whose ``equal`` columns agree.
-
-        Attributes match the plan's by position, not by name, so that a relation can be joined with itself. Pairs
-        without a common time are left out.
-        """
-        left, right = named(left, right, self.columns)
-        if pairs is None:
-            pairs = equal_pairs(left, right, self.equal)
-        cells = common_cells(left, right, pairs)
-        return joined(left, right, pairs, cells, self.columns)
-
-
-def named(left: Relation, right: Relation, columns: Columns) -> tuple[Relation, Relation]:
-    """Rename the attributes of both inputs to those of the join's ``columns``: left's first, then right's."""
-    a, b = left.columns, right.columns
-    for role in ("key", "modelled", "unmodelled"):
-        have, want = len(getattr(a, role)) + len(getattr(b, role)), len(getattr(columns, role))
-        if have != want:
-            raise ValueError(f"join: expected {want} {role} attributes of both inputs together, got {have}")
-    keys, models, others = len(a.key), len(a.modelled), len(a.unmodelled)
-    first = Columns(columns.key[:keys], columns.modelled[:models], columns.unmodelled[:others], columns.time)
-    second = Columns(columns.key[keys:], columns.modelled[models:], columns.unmodelled[others:], columns.time)
-    return renamed(left, first), renamed(right, second)
-
-
-def renamed(relation: Relation, columns: Columns) -> Relation:
-    """Rename attributes to those of ``columns``, by position; arrays are shared."""
-    before = relation.columns
-    if before == columns:
-        return relation
-    new = dict(zip(before.modelled, columns.modelled, strict=True))
-    new |= dict(zip(before.unmodelled_names, columns.unmodelled_names, strict=True))
-    return replace(
-        relation,
-        columns=columns,
-        models={new[name]: c for name, c in relation.models.items()},
-        err={new[name]: values for name, values in relation.err.items()},
-        drift={new[name]: values for name, values in relation.drift.items()},
-        unmodelled={new[name]: values for name, values in relation.unmodelled.items()},
-    )
-
-
-def common_cells(left: Relation, right: Relation, pairs: IntArray) -> Cells:
-    """Align each pair of groups into cells: ``index[:, 0]`` are rows of ``left``, ``index[:, 1]`` of ``right``."""
-    spans_left = np.stack((left.offsets[:-1], left.offsets[1:]), axis=1)[pairs[:, 0]]
-    spans_right = np.stack((right.offsets[:-1], right.offsets[1:]), axis=1)[pairs[:, 1]]
-    return align_pair(
-        Pieces(left.ref, left.lo, left.hi), Pieces(right.ref, right.lo, right.hi), spans_left, spans_right
-    )
-
-
-def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, columns: Columns) -> Relation:
-    """Build a relation from cells of :func:`common_cells` (or some of them); pairs without cells are left out."""
-    some = np.flatnonzero(np.diff(cells.offsets))
-    models: dict[str, FloatArray] = {}
-    err: dict[str, FloatArray] = {}
-    unmodelled: dict[str, pa.Array] = {}
-    for f, side in enumerate((left, right)):
-        rows = np.ascontiguousarray(cells.index[:, f])
-        models |= {name: coefficients_at(cells, f, side.ref, c) for name, c in side.models.items()}
-        by = (cells.ref - side.ref[rows]) / MICROSECONDS
-        err |= {
-            name: values[rows] + shift_rounding(side.models[name], rows, by, cells.lo, cells.hi)
-            if side.models[name].shape[1] > 1
-            else values[rows]
-            for name, values in side.err.items()
-        }
-        index = pa.array(rows)
-        unmodelled |= {name: column.take(index) for name, column in side.unmodelled.items()}
-    rows_left, rows_right = cells.index[:, 0], cells.index[:, 1]
-    lineage = None
-    if left.lineage is not None and right.lineage is not None:
-        lineage = Lineage.merge(left.lineage.take(rows_left), right.lineage.take(rows_right))
-    of_left, of_right = pa.array(pairs[some, 0]), pa.array(pairs[some, 1])
-    return Relation(
-        columns=columns,
-        keys=(*(key.take(of_left) for key in left.keys), *(key.take(of_right) for key in right.keys)),
-        offsets=np.append(cells.offsets[some], cells.offsets[-1]),
-        ref=cells.ref,
-        lo=cells.lo,
-        hi=cells.hi,
-        models=models,
-        err=err,
-        drift={},
-        certainty=np.minimum(left.certainty[rows_left], right.certainty[rows_right]),
-        unmodelled=unmodelled,
-        lineage=lineage,
-    )
-
-
-# -- pairing of groups ------------------------------------------------------------------------------------------
-
-
-def all_pairs(left: Relation, right: Relation) -> IntArray:
-    """Pair every group of left with every one of right, shape ``(P, 2)``, ascending."""
-    pairs: IntArray = np.indices((left.groups, right.groups), np.int64).reshape(2, -1).T
-    return np.ascontiguousarray(pairs)
-
-
-def equal_pairs(left: Relation, right: Relation, equal: tuple[tuple[str, str], ...]) -> IntArray:
-    """Pair groups whose key columns agree, in all combinations, ascending; every pair if ``equal`` is empty."""
-    if not equal:
-        return all_pairs(left, right)
-    code: IntArray = np.zeros(left.groups + right.groups, np.int64)
-    for name_left, name_right in equal:
-        a, b = _unified(_key(left, name_left), _key(right, name_right), f"{name_left} = {name_right}")
-        encoded = pa.concat_arrays([a, b]).dictionary_encode()
-        own = encoded.indices.to_numpy().astype(np.int64)
-        # Renumber densely after every column, so that products of counts never overflow.
-        code = np.unique(code * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
-    mine, others = code[: left.groups], code[left.groups :]
-    order = np.argsort(others, kind="stable")
-    begin = np.searchsorted(others[order], mine, "left")
-    counts = np.searchsorted(others[order], mine, "right") - begin
-    starts = np.repeat(begin - (np.cumsum(counts) - counts), counts)
-    partners = order[starts + np.arange(len(starts))]
-    return np.stack((np.repeat(np.arange(left.groups), counts), partners), axis=1)
-
-
-def split_condition(condition: Expression, left: Columns, right: Columns) -> tuple[Expression, Expression]:
-    """Split a join's condition into the conjuncts that keys alone decide, and the rest.
-
-    >>> columns = [Columns(((f"{alias}.id", pa.string()),), (f"{alias}.x",)) for alias in "RS"]
-    >>> unlike = Comparison("!=", Column("R.id"), Column("S.id"))
-    >>> [str(one) for one in split_condition(And((unlike, Comparison("<", Column("R.x"), Column("S.x")))), *columns)]
-    ['R.id != S.id', 'R.x < S.x']
-    """
-    keys = {*left.key_names, *right.key_names}
-    parts: tuple[list[Expression], list[Expression]] = ([], [])
-    for one in conjuncts(condition):
-        parts[not (columns_of(one) <= keys and all(map(_can_be_compared, walk(one))))].append(one)
-    return all_of(parts[0]), all_of(parts[1])
-
-
-def matching_pairs(left: Relation, right: Relation, pairs: IntArray, condition: Expression) -> IntArray:
-    """Select the ``pairs`` whose keys satisfy a condition, the first part of :func:`split_condition`."""
-    parts = conjuncts(condition)
-    if not parts or not len(pairs):
-        return pairs
-    matches = []
-    for begin in range(0, len(pairs), _CHUNK):
-        chunk = pairs[begin : begin + _CHUNK]
-        for part in parts:
-            chunk = chunk[_Comparer(left, right, chunk).truth(part)]
-        matches.append(chunk)
-    return np.concatenate(matches)
-
-
-_COMPUTE: dict[str, Callable[..., Any]] = {
-    "+": pc.add_checked,
-    "-": pc.subtract_checked,
-    "*": pc.multiply_checked,
-}
-
-
-def _can_be_compared(node: Expression) -> bool:
-    if isinstance(node, Arithmetic):
-        return node.op in _COMPUTE
-    if isinstance(node, Function):
-        return node.name == "abs"
-    return isinstance(node, (Column, Constant, Comparison, And, Or, Not, Negative))
+from pulse.operators.data.samples import Samples
+from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node
+from pulse.operators.relational.equi_join import JoinOperator, split_condition
+from pulse.operators.relational.filter import FilterOperator
+from pulse.operators.relational.on_samples import filter_samples, join_samples
+from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
 
 
 @dataclass(frozen=True)
-class _Comparer:
-    """An evaluator of conditions on the keys of pairs of groups."""
+class Near:
+    """Two positions that a predicate requires within ``reach`` of each other, for the grid of a pair join.
 
-    left: Relation
-    right: Relation
-    pairs: IntArray
+    ``left`` and ``right`` are the columns (x, y) of each side. ``window`` is 0 where the predicate bounds the distance at the
+    instant itself; else microseconds: it bounds the average over a window that long, so the smallest distance in it.
+    ``stretch`` is the factor by which the plane of the positions may lengthen a distance (:class:`pulse.core.plane.Plane`).
+    """
 
-    def truth(self, predicate: Expression) -> BoolArray:
-        truth: BoolArray
-        if isinstance(predicate, Constant):
-            truth = np.full(len(self.pairs), bool(predicate.value))
-        elif isinstance(predicate, And):
-            truth = np.logical_and.reduce([self._all(True), *map(self.truth, predicate.operands)])
-        elif isinstance(predicate, Or):
-            truth = np.logical_or.reduce([self._all(False), *map(self.truth, predicate.operands)])
-        elif isinstance(predicate, Not):
-            truth = ~self.truth(predicate.operand)
-        elif isinstance(predicate, Comparison):
-            truth = self._compared(predicate)
+    left: tuple[str, str]
+    right: tuple[str, str]
+    reach: Expression
+    window: Duration = 0
+    stretch: float = 1.0
+
+
+@plan_node
+class Join(Node):
+    """The common times of two inputs (semantics 3.4) with the keys in ``equal`` equal, where the condition holds.
+
+    ``equal`` pairs key columns (left, right); both are kept. ``condition`` may compare keys, modelled and unmodelled attributes
+    of both. ``near``, set by a rewrite rule, limits the pairs that can matter.
+    """
+
+    left: Node
+    right: Node
+    equal: tuple[tuple[str, str], ...] = ()
+    condition: Expression = TRUE
+    near: Near | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def columns(self) -> Columns:
+        a, b = self.left.columns, self.right.columns
+        modelled, unmodelled = (*a.modelled, *b.modelled), (*a.unmodelled, *b.unmodelled)
+        return Columns((*a.key, *b.key), modelled, unmodelled, a.time, a.points or b.points)
+
+    # -- evaluation -----------------------------------------------------------------------------------------
+
+    @property
+    def is_selective(self) -> bool:
+        return self.condition != TRUE
+
+    @property
+    def of_one_instant(self) -> bool:
+        return bool(self.equal)
+
+    @property
+    def passes_instants(self) -> bool:
+        return self.near is None
+
+    @property
+    def on_all_keys(self) -> bool:
+        """Return whether every key is paired with one at most."""
+        left, right = {a for a, _ in self.equal}, {b for _, b in self.equal}
+        own = set(self.left.columns.key_names), set(self.right.columns.key_names)
+        return bool(left) and (left, right) == own
+
+    def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
+        left, right = run.segments(self.left, possible), run.segments(self.right, possible)
+        if self.equal:
+            joined = JoinOperator(self.equal, self.columns).segments(left, right)
+            rest = self.condition
         else:
-            raise ValueError(f"join: expected a condition on keys, got {predicate}")
-        return truth
+            operator = PairJoin(self.nearness(left, right), self.condition, self.columns)
+            pairs = operator.pairs(left, right)
+            home = run.pairs_here(left, right)
+            joined = operator.segments(left, right, pairs if home is None else home.keep(pairs))
+            rest = split_condition(self.condition, self.left.columns, self.right.columns)[1]
+        return joined if rest == TRUE else FilterOperator(rest, possible).segments(joined)
 
-    def _all(self, value: bool) -> BoolArray:
-        return np.full(len(self.pairs), value)
+    def samples(self, run: PlanEvaluation, every: int) -> Samples:
+        if not (self.on_all_keys or (self.equal and self.closes)):
+            return super().samples(run, every)
+        left, right = run.samples(self.left, every), run.samples(self.right, every)
+        joined = join_samples(left, right, self.equal, self.columns)
+        if self.condition == TRUE:
+            return joined
+        return filter_samples(joined, self.condition, possible=run.possible)
 
-    def _compared(self, comparison: Comparison) -> BoolArray:
-        a, b, relation = self._value(comparison.left), self._value(comparison.right), comparison.relation
-        if isinstance(a, pa.Scalar):
-            a, b, relation = b, a, FLIPPED[relation]
-        if isinstance(a, pa.Scalar):
-            a = pa.repeat(a, len(self.pairs))
-        a, b = _unified(a, b, str(comparison))
-        truth: BoolArray = COMPARE[relation](a, b).fill_null(False).to_numpy(zero_copy_only=False)
-        return truth
+    def nearness(self, left: Relation, right: Relation) -> Nearness | None:
+        """Return which pairs of these inputs can matter; None where all can.
 
-    def _value(self, expression: Expression) -> Any:
-        if isinstance(expression, Constant):
-            value = expression.value
-            whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**63
-            return pa.scalar(int(value) if whole else value)
-        if isinstance(expression, Column):
-            side = 0 if expression.name in self.left.columns.key_names else 1
-            column = _key((self.left, self.right)[side], expression.name)
-            return column.take(pa.array(np.ascontiguousarray(self.pairs[:, side])))
-        values = [self._value(part) for part in expression.parts]
-        try:
-            if isinstance(expression, Arithmetic):
-                return _COMPUTE[expression.op](*values)
-            return pc.negate_checked(*values) if isinstance(expression, Negative) else pc.abs_checked(*values)
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as e:
-            raise ColumnTypeError(
-                f"join: {expression}: expected numbers that fit an int64, got {e}"
-            ) from None
-
-
-def _key(relation: Relation, name: str) -> pa.Array:
-    names = relation.columns.key_names
-    if name not in names:
-        raise unknown_column(name, names, "join")
-    column = relation.keys[names.index(name)]
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _unified(a: Any, b: Any, where: str) -> tuple[Any, Any]:
-    """Cast two arrays, or an array and a scalar, to one type that holds the values of both exactly."""
-    if a.type == b.type:
-        return a, b
-    types = (a.type, b.type)
-    if all(map(_is_text, types)):
-        common = pa.large_string()
-    elif all(map(pa.types.is_integer, types)):
-        # No integer type holds both int64 and uint64.
-        common = pa.decimal128(20, 0) if pa.uint64() in types else pa.int64()
-    elif all(pa.types.is_integer(type_) or pa.types.is_floating(type_) for type_ in types):
-        common = pa.float64()
-    elif any(map(_is_text, types)) and any(map(pa.types.is_temporal, types)):
-        common = next(type_ for type_ in types if pa.types.is_temporal(type_))
-    elif all(map(pa.types.is_temporal, types)):
-        common = pa.timestamp("ns") if pa.timestamp("ns") in types else pa.timestamp("us")
-    else:
-        raise ColumnTypeError(f"join: {where}: expected two comparable types, got {a.type} and {b.type}")
-    try:
-        return a.cast(common), b.cast(common)
-    except pa.ArrowInvalid as e:
-        raise ColumnTypeError(f"join: {where}: {a.type} and {b.type} cannot be compared: {e}") from None
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+        An average is taken of the distance's approximation, whose error is well below that of the positions, or a small part of
+        the distance where those are exact: the slack covers both.
+        """
+        near = self.near
+        if near is None:
+            return None
+        assert isinstance(near.reach, Constant)
+        assert isinstance(near.window, int)
+        reach = float(near.reach.value) * near.stretch
+        slack = 0.0
+        if near.window:
+            errors = [
+                float(side.err[name].max(initial=0.0))
+                for side, names in ((left, near.left), (right, near.right))
+                for name in names
+            ]
+            slack = APPROXIMATED * abs(reach) + max(errors)
+        return Nearness(near.left, near.right, reach, near.window, slack)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -19,7 +20,10 @@ from pulse.core.columns import Columns
 from pulse.core.expression import Column, Constant, Expression
 from pulse.core.schema import Role
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import Evaluation
+from pulse.operators.node import PlanEvaluation, Unary, plan_node
+from pulse.operators.relational.on_samples import project_samples
 
 
 @dataclass(frozen=True)
@@ -62,3 +66,54 @@ class ProjectOperator:
     def _name(expression: Expression) -> str:
         assert isinstance(expression, Column)
         return expression.name
+
+
+@plan_node
+class Project(Unary):
+    """New names and expressions; a key that no output names is carried through under its old name.
+
+    An output that is a column keeps its role; a text constant is a key; any other expression is modelled. ``time`` is the name
+    of the time attribute from here on. ``hidden`` keys are not carried: they are pairs of a key and an equal one that is.
+    """
+
+    outputs: tuple[tuple[str, Expression], ...]
+    time: str
+    hidden: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def columns(self) -> Columns:
+        before = self.input.columns
+        key: list[tuple[str, pa.DataType]] = []
+        modelled: list[str] = []
+        unmodelled: list[tuple[str, pa.DataType]] = []
+        named: set[str] = set()
+        for name, expression in self.outputs:
+            role = before.role(expression.name) if isinstance(expression, Column) else None
+            if isinstance(expression, Column) and role is Role.KEY:
+                key.append((name, before.type_of(expression.name)))
+                named.add(expression.name)
+            elif isinstance(expression, Column) and role is Role.UNMODELLED:
+                unmodelled.append((name, before.type_of(expression.name)))
+            elif isinstance(expression, Constant) and isinstance(expression.value, str):
+                key.append((name, pa.string()))
+            else:
+                modelled.append(name)
+        gone = named | {name for name, _ in self.hidden}
+        carried = tuple((name, type_) for name, type_ in before.key if name not in gone)
+        return Columns((*key, *carried), tuple(modelled), tuple(unmodelled), self.time, before.points)
+
+    # -- evaluation -----------------------------------------------------------------------------------------
+
+    @property
+    def of_one_instant(self) -> bool:
+        return True
+
+    @property
+    def passes_instants(self) -> bool:
+        return True
+
+    def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
+        return ProjectOperator(self.outputs, self.columns).segments(run.segments(self.input, possible))
+
+    def samples(self, run: PlanEvaluation, every: int) -> Samples:
+        return project_samples(run.samples(self.input, every), self.outputs, self.columns)

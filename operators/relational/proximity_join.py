@@ -1,6 +1,6 @@
 """Join groups by a condition other than equal keys, mostly pairs that come near each other.
 
-1. Segments. As :mod:`~pulse.operators.relational.join`, with fewer pairs and fewer rows. Where a predicate above bounds the
+1. Segments. As :mod:`~pulse.operators.relational.equi_join`, with fewer pairs and fewer rows. Where a predicate above bounds the
    distance of two positions, groups are paired only if hulls of a few of their segments come within reach at a common instant
    (``kernels.near``). For a pair, with ``q(t) = (x1 - x2)^2 + (y1 - y2)^2`` and ``e`` the bound of the distance's error, only
    rows in which ``q <= (reach + e)^2`` somewhere are emitted: in no other can the predicate hold, not even possibly. Where it
@@ -33,7 +33,7 @@ from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets
 from pulse.kernels.polynomial.signs import LE, sign_ranges
 from pulse.kernels.status import NOT_FINITE, ZERO_POLYNOMIAL
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.join import (
+from pulse.operators.relational.equi_join import (
     all_pairs,
     common_cells,
     joined,

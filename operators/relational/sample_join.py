@@ -17,7 +17,7 @@ from pulse.core.columns import Columns
 from pulse.kernels.buffer_pool import recycled
 from pulse.kernels.samples.grid_runs import Common, common_stretches, copy_codes, copy_stretches
 from pulse.operators.data.samples import Samples
-from pulse.operators.relational.join import equal_pairs
+from pulse.operators.relational.equi_join import equal_pairs
 
 
 def join_samples(

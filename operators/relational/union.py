@@ -16,10 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
 from pulse.core.segment.order import Ranges, find_overlap
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OverlappingInputsError
+from pulse.operators.node import Node, PlanEvaluation, plan_node
+from pulse.operators.output.sampling import sample
 
 
 @dataclass(frozen=True)
@@ -61,3 +65,42 @@ def overlap_error(merged: Relation, row: int) -> OverlappingInputsError:
         f"union: two inputs overlap for {merged.where(row)}; give each a text column of its own to tell them apart "
         "(select 'a' as source, …)"
     )
+
+
+@plan_node
+class Union(Node):
+    """The segments of all inputs, which have the same columns. A key that two inputs have at the same time is an error."""
+
+    members: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.members
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return Union(inputs)
+
+    @property
+    def columns(self) -> Columns:
+        return self.members[0].columns
+
+    # -- evaluation -----------------------------------------------------------------------------------------
+
+    @property
+    def of_one_instant(self) -> bool:
+        return True
+
+    @property
+    def passes_instants(self) -> bool:
+        return True
+
+    def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
+        return UnionOperator().segments([run.segments(one, possible) for one in self.members])
+
+    def samples(self, run: PlanEvaluation, every: int) -> Samples:
+        if self.closes and run.carries_instants(self):
+            return replace(sample(run.instants(self, every), every), columns=self.columns)
+        return super().samples(run, every)
+
+    def instants(self, run: PlanEvaluation, every: int) -> Relation:
+        return UnionOperator().instants([run.instants(one, every) for one in self.members])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import CertaintyArray
 from pulse.core.columns import Columns
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,27 @@ class WindowFunction:
     def columns(self, before: Columns) -> Columns:
         """Return the output columns for an input with these columns."""
         return Columns(before.key, (self.output,), (), before.time)
+
+    shares_pass: ClassVar[bool] = False
+    """Whether windows of several sizes over one input are sampled in one pass (:meth:`samples_together`)."""
+
+    def segments(self, relation: Relation) -> Relation:
+        """Compute the results as segments in the closing time."""
+        raise NotImplementedError
+
+    def answer(self, relation: Relation, possible: bool) -> Relation:
+        """Compute the results as segments, with ``possible`` rows or without."""
+        return self.segments(relation)
+
+    def samples(self, relation: Relation, every: int) -> Samples:
+        """Compute the results at all multiples of ``every`` (microseconds), directly from the input."""
+        return self.samples_together(relation, [self], every)[0]
+
+    def samples_together(
+        self, relation: Relation, windows: Sequence[WindowFunction], every: int
+    ) -> list[Samples]:
+        """Compute the results of windows that differ in size and output only, in one pass."""
+        return [one.samples(relation, every) for one in windows]
 
 
 def least_certain(certainty: CertaintyArray, first: IntArray, last: IntArray) -> CertaintyArray:

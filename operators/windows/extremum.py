@@ -26,7 +26,9 @@ from pulse.kernels.pieces.window_cover import touched
 from pulse.kernels.rounding import evaluation
 from pulse.kernels.windows.extremum import sliding_extremum
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 from pulse.operators.windows.base import WindowFunction, least_certain
+from pulse.operators.windows.on_grid import extremum_samples
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,12 @@ class Extremum(WindowFunction):
             err={self.output: widest},
             certainty=least_certain(relation.certainty, first, last),
             lineage=None if relation.lineage is None else relation.lineage.spans(first, last),
+        )
+
+    def samples(self, relation: Relation, every: int) -> Samples:
+        columns = self.columns(relation.columns)
+        return extremum_samples(
+            relation, self.function, self.argument, self.output, self.size, every, columns
         )
 
 

@@ -16,7 +16,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,13 +30,17 @@ from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN, SMALL, TERM, TINY, UNIT, evaluation, magnitudes
 from pulse.kernels.windows.integral import window_integral
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError
 from pulse.operators.windows.base import WindowFunction, least_certain
+from pulse.operators.windows.on_grid import integrals_samples
 
 
 @dataclass(frozen=True)
 class Integral(WindowFunction):
     """The window aggregate ``sum`` or ``avg``, by the integral."""
+
+    shares_pass: ClassVar[bool] = True
 
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments in the closing time."""
@@ -68,6 +74,12 @@ class Integral(WindowFunction):
                 "the range of floating-point numbers; scale the attribute down first"
             )
         return made
+
+    def samples_together(
+        self, relation: Relation, windows: Sequence[WindowFunction], every: int
+    ) -> list[Samples]:
+        wanted = [(one.output, one.size, one.columns(relation.columns)) for one in windows]
+        return integrals_samples(relation, self.function, self.argument, wanted, every)
 
     def _errors(self, rows: Relation, lo: FloatArray, head: IntArray, tail: IntArray) -> FloatArray:
         """Bound the error of the integral, once per piece."""

@@ -65,7 +65,7 @@ class PointWindow(WindowFunction):
             raise self._not_finite(made.where(int(finite.argmin())))
         return made
 
-    def sampled(self, relation: Relation, every: int) -> Samples:
+    def samples(self, relation: Relation, every: int) -> Samples:
         """Compute the results at all multiples of ``every`` (microseconds), directly from the points."""
         found = window_closings(self._instants(relation), relation.offsets, self.size, every)
         values, err, certainty = self.results(relation, found.tail, found.head)
@@ -84,6 +84,11 @@ class PointWindow(WindowFunction):
         if not finite.all():
             raise self._not_finite(made.where(int(finite.argmin())))
         return made
+
+    def answer(self, relation: Relation, possible: bool) -> Relation:
+        """Compute the results as segments; the input has possible rows also where the output has none."""
+        made = self.segments(relation)
+        return made if possible else made.without_possible()
 
     def _instants(self, relation: Relation) -> IntArray:
         """Return the microsecond of each point; several of one instant lie within the timeline's tolerance of it."""

@@ -19,7 +19,11 @@ from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
 from pulse.language.keys import equal_keys
 from pulse.language.outputs import readable_name
 from pulse.language.scope import Attribute, Scope
-from pulse.plan.nodes import Across, Duration, Join, Node, Project, Window
+from pulse.operators.across.across import Across
+from pulse.operators.node import Duration, Node
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.windows.window import Window
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,12 @@ from pulse.language.outputs import OutputColumn, Outputs, bind_outputs, check_na
 from pulse.language.scope import Bound, Context, Named, attributes_of
 from pulse.language.sources import bind_from, shared_window
 from pulse.language.syntax import Statement
-from pulse.plan.nodes import Filter, Intersect, Node, Project, Union, as_of
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.intersect import Intersect
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import as_of
+from pulse.operators.relational.union import Union
 from pulse.plan.query import Query
 
 

@@ -28,7 +28,7 @@ from pulse.core.schema import Role
 from pulse.language.errors import LanguageError, known, source_text, wrong
 from pulse.language.literals import instant, number
 from pulse.language.scope import Attribute, Scope
-from pulse.plan.nodes import FUNCTIONS as AGGREGATES
+from pulse.operators.windows.functions import OVER_RANGES as AGGREGATES
 
 NUMBER, TEXT, TRUTH, TIME, ANY = "number", "text", "truth value", "time", "parameter"
 _OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}

@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from pulse.core.expression import Column
-from pulse.plan.nodes import Filter, Join, Node, Project, Window
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.windows.window import Window
 
 
 def equal_keys(node: Node) -> dict[str, Hashable]:

@@ -11,7 +11,8 @@ from pulse.core.errors import PulseError
 from pulse.core.expression import Parameter
 from pulse.core.time import parse_duration, parse_instant
 from pulse.language.errors import wrong
-from pulse.plan.nodes import AsOf, Duration
+from pulse.operators.node import Duration
+from pulse.operators.relational.scan import AsOf
 
 
 def number(node: exp.Literal, text: str) -> float | int:

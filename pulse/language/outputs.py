@@ -13,7 +13,7 @@ from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import TRUTH, Binder, bare, is_aggregate
 from pulse.language.keys import equal_keys
 from pulse.language.scope import Attribute, Scope
-from pulse.plan.nodes import Node
+from pulse.operators.node import Node
 
 
 @dataclass(frozen=True)

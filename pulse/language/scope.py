@@ -12,7 +12,7 @@ from pulse.core.columns import Columns
 from pulse.core.expression import Parameter
 from pulse.core.schema import Role
 from pulse.language.errors import known, wrong
-from pulse.plan.nodes import Duration, Node
+from pulse.operators.node import Duration, Node
 
 MAX_SOURCES = 256
 """The maximum number of streams and subqueries in one query, counting those of named queries at each use."""

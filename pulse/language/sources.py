@@ -14,7 +14,10 @@ from pulse.language.literals import duration, moment
 from pulse.language.models import bind_models
 from pulse.language.scope import MAX_SOURCES, Attribute, Bound, Context, Scope, attributes_of
 from pulse.language.syntax import SourceClause, StreamWindow
-from pulse.plan.nodes import Duration, Filter, Join, Node, Scan, as_of
+from pulse.operators.node import Duration, Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.scan import Scan, as_of
 
 Subquery = Callable[[exp.Expr, Context, str], Bound]
 """Binds a query under an alias: :func:`pulse.language.bind.bind_subquery`, passed in to avoid a circular import."""

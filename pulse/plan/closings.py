@@ -10,7 +10,8 @@ differs from that at nearby instants: a step that begins just as a window closes
 
 from __future__ import annotations
 
-from pulse.plan.nodes import Across, Exchange, Filter, Grid, Join, Mirror, Node, Project, Union, Window
+from pulse.operators.node import Node
+from pulse.operators.relational.exchange import Exchange
 
 
 def at_closings(plan: Node) -> frozenset[Node]:
@@ -20,7 +21,8 @@ def at_closings(plan: Node) -> frozenset[Node]:
     joins without equal keys.
 
     >>> from pulse.core.columns import Columns
-    >>> from pulse.plan.nodes import Scan
+    >>> from pulse.operators.relational.scan import Scan
+    >>> from pulse.operators.windows.window import Window
     >>> inner = Window(Scan("S", "S", Columns((), ("x",), points=True)), "sum", "S.x", "a", 10, 10)
     >>> outer = Window(inner, "max", "a", "b", 10, 10)
     >>> at_closings(inner) == {inner}, at_closings(outer) == {outer}
@@ -30,29 +32,13 @@ def at_closings(plan: Node) -> frozenset[Node]:
     other: set[Node] = set()
 
     def visit(node: Node, instants: bool, evaluated: bool) -> None:
-        if isinstance(node, Window):
-            (found if (instants if node.input.columns.points else evaluated) else other).add(node)
-        passes = isinstance(node, Filter | Project | Union) or (isinstance(node, Join) and node.near is None)
+        if node.is_window:
+            (found if (evaluated if node.closes else instants) else other).add(node)
         for below in node.inputs:
-            visit(below, instants and passes, evaluated and _of_one_instant(node))
+            visit(below, instants and node.passes_instants, evaluated and node.of_one_instant)
 
     visit(plan, True, True)
     return frozenset(found - other)
-
-
-def closes(node: Node) -> bool:
-    """Check whether a node's value at an instant may differ from its segments: a window over ranges is below it, with nothing
-    between that needs its input at other instants.
-
-    >>> from pulse.core.columns import Columns
-    >>> from pulse.plan.nodes import Scan
-    >>> scan = Scan("S", "S", Columns((), ("x",)))
-    >>> closes(Across(Window(scan, "max", "S.x", "a", 10, 10), "min", "a", "b", ())), closes(scan)
-    (True, False)
-    """
-    if isinstance(node, Window):
-        return not node.input.columns.points
-    return _of_one_instant(node) and any(closes(below) for below in node.inputs)
 
 
 def exchanged_instants(plan: Node) -> frozenset[Exchange]:
@@ -61,30 +47,14 @@ def exchanged_instants(plan: Node) -> frozenset[Exchange]:
     other: set[Node] = set()
 
     def visit(node: Node, instants: bool) -> None:
-        if isinstance(node, Exchange):
-            if instants and closes(node):
+        if node.is_leaf and node.inputs:
+            assert isinstance(node, Exchange)
+            if instants and node.closes:
                 found.add(node)
             else:
                 other.add(node)
         for below in node.inputs:
-            visit(below, instants and _of_one_instant(node))
+            visit(below, instants and node.of_one_instant)
 
     visit(plan, True)
     return frozenset(found - other)
-
-
-def _of_one_instant(node: Node) -> bool:
-    """Check whether a node's results at an instant depend only on its inputs at that instant."""
-    if isinstance(node, Join):
-        return bool(node.equal)
-    if isinstance(node, Exchange):
-        return not isinstance(node.by, Grid)
-    return isinstance(node, Filter | Project | Mirror | Union | Across)
-
-
-def on_all_keys(node: Join) -> bool:
-    """Check whether a join pairs every key with one at most."""
-    left, right = {a for a, _ in node.equal}, {b for _, b in node.equal}
-    return (
-        left == set(node.left.columns.key_names) and right == set(node.right.columns.key_names) and bool(left)
-    )

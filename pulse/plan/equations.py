@@ -24,7 +24,16 @@ from pulse.core.expression import (
     walk,
 )
 from pulse.core.schema import Role
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Mirror, Node, Project, Scan, Union, Window, scans
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan, scans
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.notation import formula, signed_sum, subscript
 from pulse.plan.show import duration
 from pulse.plan.symbolic import Symbolic, symbolic

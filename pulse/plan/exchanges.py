@@ -1,4 +1,4 @@
-"""Place :class:`~pulse.plan.nodes.Exchange` nodes where rows must change partitions.
+"""Place :class:`~pulse.operators.relational.exchange.Exchange` nodes where rows must change partitions.
 
 A **fragment** is what lies between exchanges. Its leaves are either scans of one single stream, which the workers read key by
 key, or only exchanges. ::
@@ -22,22 +22,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pulse.core.expression import Column, columns_of
-from pulse.plan.nodes import (
-    Across,
-    Duration,
-    Exchange,
-    Filter,
-    Grid,
-    Join,
-    Mirror,
-    Node,
-    PlanError,
-    Project,
-    Scan,
-    Union,
-    Window,
-    walk,
-)
+from pulse.operators.across.across import Across
+from pulse.operators.node import Duration, Node, PlanError, walk
+from pulse.operators.relational.exchange import Exchange, Grid
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 
 SHORTEST_BUCKET = 1_800_000_000
 """Half an hour: the shortest time range of a grid cell."""

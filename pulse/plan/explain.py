@@ -8,11 +8,13 @@ from typing import Any
 
 from pulse.core import html
 from pulse.core.time import format_duration
+from pulse.operators.node import Duration, Node
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.windows.window import Window
 from pulse.plan.equations import Degrees, equation_systems
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
 from pulse.plan.modes import explain_modes
-from pulse.plan.nodes import Duration, Exchange, Node, Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.show import duration, exchange, line, show
@@ -55,7 +57,8 @@ def explain(
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant
-    >>> from pulse.plan.nodes import Filter, Scan
+    >>> from pulse.operators.relational.filter import Filter
+    >>> from pulse.operators.relational.scan import Scan
     >>> high = Filter(Scan("S", "S", Columns((), ("x",))), Comparison(">", Column("S.x"), Constant(5)))
     >>> print(explain(Query(high, ("S.x",), every=2_000_000)))
     logical plan

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pulse.plan.nodes import Exchange, Node, Scan
+from pulse.operators.node import Node
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.scan import Scan
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def fragments(plan: Node) -> tuple[Fragment, ...]:
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
     >>> from pulse.plan.exchanges import place_exchanges
-    >>> from pulse.plan.nodes import Across
+    >>> from pulse.operators.across.across import Across
     >>> prices = Scan("S", "S", Columns((("symbol", pa.string()),), ("price",)))
     >>> [one.stream for one in fragments(place_exchanges(Across(prices, "max", "S.price", "top", ())))]
     ['S', None]

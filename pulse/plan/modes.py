@@ -17,7 +17,14 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.time import format_duration
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window, walk
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node, walk
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.radius import need, radius, reach
 from pulse.plan.show import line
 

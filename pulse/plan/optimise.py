@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from pulse.plan.nodes import Node
+from pulse.operators.node import Node
 from pulse.plan.rules.average_bounds_pairs import average_bounds_pairs
 from pulse.plan.rules.constant_folding import constant_folding
 from pulse.plan.rules.distance_to_squares import distance_to_squares
@@ -49,7 +49,9 @@ def optimise(plan: Node, *, mirror: bool = True) -> Node:
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant
-    >>> from pulse.plan.nodes import Filter, Project, Scan
+    >>> from pulse.operators.relational.filter import Filter
+    >>> from pulse.operators.relational.project import Project
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> scan = Scan("S", "S", Columns((("k", pa.string()),), ("x", "y")))
     >>> named = Project(scan, (("who", Column("S.k")), ("x", Column("S.x"))), "t")

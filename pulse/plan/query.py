@@ -22,8 +22,13 @@ from pulse.core.expression import (
     walk,
 )
 from pulse.core.time import parse_duration, parse_instant
-from pulse.plan import nodes
-from pulse.plan.nodes import Duration, Node, PlanError, Window
+from pulse.operators.node import Duration, Node, PlanError
+from pulse.operators.node import transform as transform_plan
+from pulse.operators.node import walk as walk_plan
+from pulse.operators.relational.exchange import Grid
+from pulse.operators.relational.join import Near
+from pulse.operators.relational.scan import AsOf
+from pulse.operators.windows.window import Window
 
 
 class ParameterError(PulseError, ValueError):
@@ -50,7 +55,7 @@ class Query:
     def parameters(self) -> tuple[str, ...]:
         """Return the names of all parameters, in order of appearance in the plan."""
         found: dict[str, None] = {}
-        for node in nodes.walk(self.plan):
+        for node in walk_plan(self.plan):
             for value in _values(node):
                 found.update(dict.fromkeys(_parameters(value)))
         for value in (self.every, *(bound for _, bound in self.errors)):
@@ -73,7 +78,7 @@ class Query:
             if name not in known:
                 has = ", ".join(":" + other for other in known) or "none"
                 raise ParameterError(f"query: there is no parameter :{name}; it has {has}")
-        plan = nodes.transform(self.plan, lambda node: _bound(node, values))
+        plan = transform_plan(self.plan, lambda node: _bound(node, values))
         every = _duration(self.every, values, "sample every")
         errors = tuple(
             (name, ErrorBound.parse(values[bound.name]) if isinstance(bound, Parameter) else bound)
@@ -113,11 +118,11 @@ def _values(node: Node) -> list[Any]:
 def _parameters(value: Any) -> Any:
     if isinstance(value, Expression):
         yield from (one.name for one in walk(value) if isinstance(one, Parameter))
-    elif isinstance(value, nodes.Near):
+    elif isinstance(value, Near):
         yield from _parameters((value.reach, value.window))
-    elif isinstance(value, nodes.Grid):
+    elif isinstance(value, Grid):
         yield from _parameters((value.reach, value.bucket, value.margin))
-    elif isinstance(value, nodes.AsOf):
+    elif isinstance(value, AsOf):
         yield from _parameters((value.version, value.time))
     elif isinstance(value, tuple):
         for one in value:
@@ -161,27 +166,27 @@ def _replaced(value: Any, values: Mapping[str, Any], duration: str) -> Any:
         return _duration(value, values, duration)
     if isinstance(value, Expression):
         return transform(value, lambda e: _constant(e, values) if isinstance(e, Parameter) else e)
-    if isinstance(value, nodes.Near):
+    if isinstance(value, Near):
         return replace(
             value,
             reach=_replaced(value.reach, values, ""),
             window=_duration(value.window, values, "window size"),
         )
-    if isinstance(value, nodes.Grid):
+    if isinstance(value, Grid):
         return replace(
             value,
             reach=None if value.reach is None else _replaced(value.reach, values, ""),
             bucket=_duration(value.bucket, values, "bucket"),
             margin=tuple(_duration(one, values, "window size") for one in value.margin),
         )
-    if isinstance(value, nodes.AsOf):
+    if isinstance(value, AsOf):
         return _as_of(value, values)
     if isinstance(value, tuple):
         return tuple(_replaced(one, values, duration) for one in value)
     return value
 
 
-def _as_of(at: nodes.AsOf, values: Mapping[str, Any]) -> nodes.AsOf:
+def _as_of(at: AsOf, values: Mapping[str, Any]) -> AsOf:
     """Replace the parameter of its version or time."""
     if isinstance(at.version, Parameter):
         given = values[at.version.name]
@@ -189,10 +194,10 @@ def _as_of(at: nodes.AsOf, values: Mapping[str, Any]) -> nodes.AsOf:
             raise ParameterError(
                 f"query: parameter :{at.version.name}: expected the number of a version, from 1 on, got {given!r}"
             )
-        return nodes.AsOf(version=given)
+        return AsOf(version=given)
     if isinstance(at.time, Parameter):
         try:
-            return nodes.AsOf(time=parse_instant(values[at.time.name]))
+            return AsOf(time=parse_instant(values[at.time.name]))
         except PulseError as problem:
             raise ParameterError(f"query: parameter :{at.time.name}: {problem}") from None
     return at

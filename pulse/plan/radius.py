@@ -16,7 +16,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pulse.plan.nodes import Join, Node, Scan, Window, walk
+from pulse.operators.node import Node, walk
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.window import Window
 
 
 class Reach(NamedTuple):

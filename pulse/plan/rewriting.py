@@ -7,7 +7,11 @@ from dataclasses import replace
 
 from pulse.core.expression import Column, Expression, columns_of, renamed
 from pulse.core.schema import Role
-from pulse.plan.nodes import Filter, Join, Node, Project, Scan
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
 
 Change = Callable[[Expression], Expression]
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from pulse.core.expression import TRUE, And, Column, Expression, Or
 from pulse.core.time import format_duration, format_instant
-from pulse.plan.nodes import (
-    Across,
-    Duration,
-    Exchange,
-    Filter,
-    Grid,
-    Intersect,
-    Join,
-    Mirror,
-    Node,
-    Project,
-    Scan,
-    Union,
-    Window,
-)
+from pulse.operators.across.across import Across
+from pulse.operators.node import Duration, Node
+from pulse.operators.relational.exchange import Exchange, Grid
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.intersect import Intersect
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 
 
 def show(node: Node) -> str:

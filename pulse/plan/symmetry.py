@@ -17,7 +17,11 @@ from pulse.core.expression import (
     renamed,
     transform,
 )
-from pulse.plan.nodes import Filter, Node, Project, Scan, Window
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.window import Window
 
 Names = dict[str, str]
 """Names of columns in another plan."""

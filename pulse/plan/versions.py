@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pulse.core.time import parse_instant
-from pulse.plan.nodes import AsOf, Node, PlanError, Scan, as_of, scans, transform
+from pulse.operators.node import Node, PlanError, transform
+from pulse.operators.relational.scan import AsOf, Scan, as_of, scans
 from pulse.plan.query import Query
 
 

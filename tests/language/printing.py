@@ -5,7 +5,15 @@ from __future__ import annotations
 from pulse.core.expression import TRUE
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_duration
-from pulse.plan.nodes import Across, Filter, Intersect, Join, Node, Project, Scan, Union, Window
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.intersect import Intersect
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
 
 STREAMS = {

@@ -9,7 +9,7 @@ import pytest
 
 from pulse.language import LanguageError, parse
 from pulse.language.expressions import _PUBLIC
-from pulse.plan.nodes import scans
+from pulse.operators.relational.scan import scans
 from tests.language.printing import POINTS
 from tests.language.printing import STREAMS as OTHERS
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pulse.core.errors import PulseError
 from pulse.core.schema import StreamSchema
 from pulse.language import LanguageError, parse
-from pulse.plan.nodes import walk
+from pulse.operators.node import walk
 from pulse.plan.query import Query
 
 STREAMS = {

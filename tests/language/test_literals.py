@@ -14,8 +14,9 @@ from pulse.core.errors import TimestampError
 from pulse.core.expression import Comparison, Constant, Instant, walk
 from pulse.core.time import parse_instant
 from pulse.language import parse
-from pulse.plan.nodes import Filter, Window
-from pulse.plan.nodes import walk as walk_plan
+from pulse.operators.node import walk as walk_plan
+from pulse.operators.relational.filter import Filter
+from pulse.operators.windows.window import Window
 from pulse.plan.query import ParameterError, Query
 from tests.language.printing import STREAMS
 

@@ -24,7 +24,15 @@ from pulse.core.expression import (
     Not,
     Or,
 )
-from pulse.plan.nodes import Across, Filter, Join, Mirror, Node, Project, Scan, Union, Window
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 
 SECOND = 1_000_000
 Row = dict[str, Any]

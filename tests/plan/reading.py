@@ -27,7 +27,16 @@ from pulse.core.expression import (
     Parameter,
 )
 from pulse.core.time import parse_duration
-from pulse.plan.nodes import Across, Filter, Intersect, Join, Mirror, Near, Node, Project, Scan, Union, Window
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.intersect import Intersect
+from pulse.operators.relational.join import Join, Near
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 
 ID, SYMBOL = ("id", pa.int64()), ("symbol", pa.string())
 STREAMS = {

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import event, given, settings
 
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node, PlanError, walk
+from pulse.operators.relational.exchange import Exchange, Grid
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.scan import Scan
 from pulse.plan import exchanges
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments, leaves
-from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, walk
 from pulse.plan.optimise import optimise
 from tests.plan.interpreting import SECOND, Relation, interpret
 from tests.plan.reading import read_plan

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.columns import Columns
+from pulse.operators.node import walk
+from pulse.operators.windows.window import Window
 from pulse.plan.modes import Cost, Costs, explain_modes, kind_of, modes_of, why_not_downstream
-from pulse.plan.nodes import Window, walk
 from pulse.plan.radius import Reach, margins, radius
 from tests.plan.reading import read_plan
 

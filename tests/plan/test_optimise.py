@@ -21,7 +21,14 @@ from pulse.core.expression import (
     walk,
 )
 from pulse.core.schema import Role
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.optimise import FINAL, RULES, optimise
 from pulse.plan.show import show
 from tests.plan.interpreting import SECOND, interpret

@@ -11,7 +11,9 @@ import pytest
 from pulse.core.bounds import Absolute, ErrorBound
 from pulse.core.expression import Comparison, Constant, Instant
 from pulse.language import parse
-from pulse.plan.nodes import Filter, Window, walk
+from pulse.operators.node import walk
+from pulse.operators.relational.filter import Filter
+from pulse.operators.windows.window import Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import ParameterError, Query
 from tests.language.printing import STREAMS

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from pulse.core.bounds import SHARE
 from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
 from pulse.plan.required_fit import Fit, advice, required_fit
 from tests.plan.reading import STREAMS, read_plan

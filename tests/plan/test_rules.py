@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pulse.operators.node import walk
+from pulse.operators.relational.exchange import Exchange
 from pulse.plan.exchanges import place_exchanges
-from pulse.plan.nodes import Exchange, walk
 from pulse.plan.optimise import FINAL, RULES, optimise
 from pulse.plan.rules.distances_in_planes import distances_in_planes
 from pulse.plan.show import show

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
-from pulse.plan.nodes import Node, Scan, scans
+from pulse.operators.node import Node
+from pulse.operators.relational.scan import Scan, scans
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.validation.inversion.allotment import Allotment
 

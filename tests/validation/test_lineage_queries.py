@@ -8,7 +8,7 @@ import pytest
 
 from pulse.core.schema import LINEAGE
 from pulse.operators.data.lineage import Lineage
-from pulse.plan.nodes import Window
+from pulse.operators.windows.window import Window
 from pulse.validation.lineage_queries import LineageError, causes, effects
 from tests.validation.streams import SECOND, Stream, scan
 

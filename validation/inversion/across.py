@@ -17,10 +17,10 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.columns import Columns
 from pulse.kernels.polynomial.arithmetic import subtract
 from pulse.kernels.polynomial.extrema import bounds
+from pulse.operators.across.across import Across
 from pulse.operators.data.grouping import about_own_start
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.join import JoinOperator, equal_pairs
-from pulse.plan.nodes import Across
+from pulse.operators.relational.equi_join import JoinOperator, equal_pairs
 from pulse.validation.inversion.needs import gather, group_min
 from pulse.validation.inversion.split_heuristics import Split, SplitInput, allot
 

@@ -15,7 +15,10 @@ import numpy as np
 from pulse.core.bounds import Absolute, ErrorBound
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, columns_of
-from pulse.plan.nodes import Filter, Join, Node, scans, walk
+from pulse.operators.node import Node, walk
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.scan import scans
 from pulse.plan.query import Query
 from pulse.plan.required_fit import Fit, required_fit
 from pulse.validation.inversion.allotment import Allotment
@@ -36,7 +39,8 @@ def for_query(
     Attributes that only predicates use get their share of the trial's decision margin, if there is any.
 
     >>> from pulse.core.columns import Columns
-    >>> from pulse.plan.nodes import Scan, Window
+    >>> from pulse.operators.relational.scan import Scan
+    >>> from pulse.operators.windows.window import Window
     >>> average = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", 10_000_000, None)
     >>> for_query(Query(average, ("a",), errors=((None, Absolute(0.01)),)))
     {'S': {'x': Fit(error=0.01, drift=0.05)}}

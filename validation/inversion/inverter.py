@@ -45,8 +45,16 @@ from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
 from pulse.core.errors import unknown_column
 from pulse.core.expression import TRUE, Column, Expression
 from pulse.kernels.polynomial.extrema import bounds as extrema
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
-from pulse.plan.nodes import Across, Filter, Join, Mirror, Node, Project, Scan, Union, Window
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
 from pulse.plan.required_fit import required_fit
 from pulse.validation.inversion import across, join

@@ -18,7 +18,8 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression, Function, all_of, columns_of
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.join import (
+from pulse.operators.node import Node
+from pulse.operators.relational.equi_join import (
     all_pairs,
     common_cells,
     equal_pairs,
@@ -27,8 +28,10 @@ from pulse.operators.relational.join import (
     named,
     split_condition,
 )
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join, Near
 from pulse.operators.relational.proximity_join import position_boxes
-from pulse.plan.nodes import Filter, Join, Near, Node, Scan
+from pulse.operators.relational.scan import Scan
 from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_legs
 from pulse.validation.inversion.max_min_fill import Limits
 from pulse.validation.inversion.needs import Needs, group_min, positions, smaller

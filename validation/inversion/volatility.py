@@ -13,8 +13,15 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray
 from pulse.core.expression import Column
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
-from pulse.plan.nodes import Across, Join, Mirror, Node, Project, Scan, Union, Window
+from pulse.operators.node import Node
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.error_propagation import Errors, Forward
 from pulse.validation.inversion.needs import TUPLE_RATE, Needs, gather, group_max, mirrored, positions

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from pulse.operators.node import Node
+from pulse.operators.relational.scan import Scan
 from pulse.plan.accents.derived import Derived, renamed
 from pulse.plan.accents.signatures import Handling, handling
 from pulse.plan.accents.trace import Verdict, ended, verdict_words
-from pulse.plan.nodes import Node, Scan
 from pulse.plan.show import line
 from pulse.stream.accents.accents import Control, is_alteration
 from pulse.stream.descriptions.description import NO_PROMISES, Domain

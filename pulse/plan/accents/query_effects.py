@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pulse.operators.node import Node
 from pulse.plan.accents.operators import Abort, operator_of
 from pulse.plan.accents.routes import straight
 from pulse.plan.accents.trace import AccentTrace, Verdict, ended
-from pulse.plan.nodes import Node
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.accents.policy import Policy

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pulse.operators.node import Node
 from pulse.plan.accents.derived import described
 from pulse.plan.accents.operators import Abort, every_operator, operator_of
-from pulse.plan.nodes import Node
 from pulse.stream.accents.accents import Accent, AlterData, Control
 from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import Description

@@ -23,22 +23,19 @@ from fractions import Fraction
 
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Expression, columns_of, transform
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node, PlanError
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.intersect import Intersect
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.accents.affine_image import affine_image
 from pulse.plan.accents.derived import DerivedOutput
-from pulse.plan.nodes import (
-    Across,
-    Exchange,
-    Filter,
-    Intersect,
-    Join,
-    Mirror,
-    Node,
-    PlanError,
-    Project,
-    Scan,
-    Union,
-    Window,
-)
 from pulse.stream.descriptions.value_sets import NOTHING, UNDEFINED, Cut, ValueSet
 from pulse.stream.propagation.frame import Names, Tumbling
 from pulse.stream.propagation.signature import Signature

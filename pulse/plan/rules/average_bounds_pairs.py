@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pulse.core.expression import Column, Comparison, Constant, Expression, Function, Parameter, conjuncts
-from pulse.plan.nodes import Duration, Filter, Join, Near, Node, Project, Window, transform
+from pulse.operators.node import Duration, Node, transform
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join, Near
+from pulse.operators.relational.project import Project
+from pulse.operators.windows.window import Window
 from pulse.plan.rewriting import below_project
 
 
@@ -21,7 +25,7 @@ def average_bounds_pairs(plan: Node) -> Node:
     Only joins without equal keys, where all four coordinates are modelled columns, one point of each side.
 
     >>> from pulse.core.columns import Columns
-    >>> from pulse.plan.nodes import Scan
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> pairs = Join(*(Scan("O", alias, Columns((), ("x", "y"))) for alias in "RS"))
     >>> distance = Function("distance", tuple(map(Column, ("R.x", "R.y", "S.x", "S.y"))))

@@ -25,8 +25,8 @@ from pulse.core.expression import (
     Parameter,
     transform,
 )
-from pulse.plan.nodes import Node
-from pulse.plan.nodes import transform as transform_plan
+from pulse.operators.node import Node
+from pulse.operators.node import transform as transform_plan
 from pulse.plan.rewriting import change_outputs, change_predicates
 
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
@@ -66,7 +66,8 @@ def constant_folding(plan: Node) -> Node:
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column
-    >>> from pulse.plan.nodes import Filter, Scan
+    >>> from pulse.operators.relational.filter import Filter
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> scan = Scan("S", "S", Columns((), ("x",)))
     >>> print(show(constant_folding(Filter(scan, Comparison(">", Arithmetic("*", Constant(2), Constant(3)), Column("S.x"))))))

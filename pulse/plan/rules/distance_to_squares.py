@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from pulse.core.expression import FALSE, FLIPPED, TRUE, Comparison, Constant, Expression, Function, transform
-from pulse.plan.nodes import Node
-from pulse.plan.nodes import transform as transform_plan
+from pulse.operators.node import Node
+from pulse.operators.node import transform as transform_plan
 from pulse.plan.rewriting import change_predicates
 
 
@@ -19,7 +19,8 @@ def distance_to_squares(plan: Node) -> Node:
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column
-    >>> from pulse.plan.nodes import Filter, Scan
+    >>> from pulse.operators.relational.filter import Filter
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> scan = Scan("S", "S", Columns((), ("x", "y")))
     >>> distance = Function("distance", (Column("S.x"), Column("S.y"), Constant(0), Constant(0)))

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from pulse.core.expression import Expression, Function, transform
 from pulse.core.plane import Plane
-from pulse.plan.nodes import Join, Node, scans
-from pulse.plan.nodes import transform as transform_plan
+from pulse.operators.node import Node
+from pulse.operators.node import transform as transform_plan
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.scan import scans
 from pulse.plan.rewriting import change_outputs, change_predicates
 
 
@@ -18,7 +20,8 @@ def distances_in_planes(plan: Node) -> Node:
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant
-    >>> from pulse.plan.nodes import Filter, Scan
+    >>> from pulse.operators.relational.filter import Filter
+    >>> from pulse.operators.relational.scan import Scan
     >>> scan = Scan("S", "S", Columns((), ("x", "y"), plane=Plane(0.01, 1.0)))
     >>> distance = Function("distance", (Column("S.x"), Column("S.y"), Constant(0), Constant(0)))
     >>> distances_in_planes(Filter(scan, Comparison("<", distance, Constant(5)))).predicate.left.plane.distortion

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pulse.core.expression import Column
-from pulse.plan.nodes import Filter, Node, Project, transform
+from pulse.operators.node import Node, transform
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.project import Project
 from pulse.plan.rules.constant_folding import is_truth
 
 
@@ -12,7 +14,7 @@ def drop_trivial(plan: Node) -> Node:
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import TRUE
-    >>> from pulse.plan.nodes import Scan
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> scan = Scan("S", "S", Columns((), ("x",)))
     >>> print(show(drop_trivial(Filter(Project(scan, (("S.x", Column("S.x")),), "S.t"), TRUE))))

@@ -15,7 +15,10 @@ An intersection is composed of existing operators; its five behaviours are:
 from __future__ import annotations
 
 from pulse.core.expression import Column, Comparison, all_of
-from pulse.plan.nodes import Intersect, Join, Node, Project, transform
+from pulse.operators.node import Node, transform
+from pulse.operators.relational.intersect import Intersect
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
 
 
 def intersect_as_join(plan: Node) -> Node:
@@ -23,7 +26,7 @@ def intersect_as_join(plan: Node) -> Node:
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
-    >>> from pulse.plan.nodes import Scan
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> scan = Scan("S", "S", Columns((("k", pa.string()),), ("x",)))
     >>> print(show(intersect_as_join(Intersect(scan, scan))))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pulse.core.expression import all_of
-from pulse.plan.nodes import Filter, Node, transform
+from pulse.operators.node import Node, transform
+from pulse.operators.relational.filter import Filter
 
 
 def merge_filters(plan: Node) -> Node:
@@ -11,7 +12,7 @@ def merge_filters(plan: Node) -> Node:
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant
-    >>> from pulse.plan.nodes import Scan
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> scan = Scan("S", "S", Columns((), ("x",)))
     >>> low, high = (Comparison(r, Column("S.x"), Constant(k)) for r, k in [(">", 1), ("<", 9)])

@@ -7,23 +7,28 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pulse.core.expression import Column, Comparison, Expression, all_of, conjuncts
-from pulse.plan.nodes import Filter, Join, Mirror, Node, Project, Window, transform
+from pulse.operators.node import Node, transform
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.windows.window import Window
 from pulse.plan.symmetry import Names, called, equal_as, normal, same_but_for_names
 
 
 def mirror_pairs(plan: Node) -> Node:
     """Solve a join of a stream with itself on unlike keys for ``R.id < S.id`` only, if it is symmetric in its sides.
 
-    A :class:`~pulse.plan.nodes.Mirror` adds the other half, above all nodes that treat both sides alike: filters that the
-    exchange leaves unchanged, windows over unchanged columns, projections whose outputs it maps onto each other. Anything else
-    (an aggregate across keys, another join) is above the mirror.
+    A :class:`~pulse.operators.relational.mirror.Mirror` adds the other half, above all nodes that treat both sides alike:
+    filters that the exchange leaves unchanged, windows over unchanged columns, projections whose outputs it maps onto each
+    other. Anything else (an aggregate across keys, another join) is above the mirror.
 
     Both inputs must be equal except for the alias, the key of one column, and what ``near`` names the same on either side. For
     plans to which the other rules have been applied; not for those evaluated on changed keys only, where a pair's smaller key
     may be on either side.
 
     >>> from pulse.core.columns import Columns
-    >>> from pulse.plan.nodes import Scan
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> pairs = Join(*(Scan("O", alias, Columns((("id", pa.int64()),), ("x",))) for alias in "RS"))
     >>> print(show(mirror_pairs(replace(pairs, condition=Comparison("!=", Column("R.id"), Column("S.id"))))))

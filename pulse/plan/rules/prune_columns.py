@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pulse.core.expression import columns_of
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Mirror, Node, Project, Scan, Union, Window
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 
 
 def prune_columns(plan: Node) -> Node:

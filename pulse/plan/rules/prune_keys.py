@@ -16,7 +16,9 @@ from pulse.core.expression import (
     all_of,
     conjuncts,
 )
-from pulse.plan.nodes import Filter, Node, Scan, transform
+from pulse.operators.node import Node, transform
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.scan import Scan
 
 
 def prune_keys(plan: Node) -> Node:

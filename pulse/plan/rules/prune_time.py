@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pulse.core.expression import Column, Comparison, Expression, Instant, all_of, conjuncts
-from pulse.plan.nodes import Duration, Filter, Node, Scan, Window
+from pulse.operators.node import Duration, Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.window import Window
 
 SLACK = 1_000_000
 """An extra second beyond a window's size, so that rounding cannot make its first result reach before the cut."""

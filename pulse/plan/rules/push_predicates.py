@@ -16,7 +16,13 @@ from pulse.core.expression import (
     renamed,
     walk,
 )
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Union, Window
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.rewriting import below_project, only_mentions
 
 
@@ -35,7 +41,7 @@ def push_predicates(plan: Node) -> Node:
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Constant
-    >>> from pulse.plan.nodes import Scan
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> scan = Scan("S", "S", Columns((("k", pa.string()),), ("x",)))
     >>> average = Window(scan, "avg", "S.x", "a", 10_000_000, None)

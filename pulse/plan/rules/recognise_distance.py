@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, transform
-from pulse.plan.nodes import Node
-from pulse.plan.nodes import transform as transform_plan
+from pulse.operators.node import Node
+from pulse.operators.node import transform as transform_plan
 from pulse.plan.rewriting import change_outputs, change_predicates
 
 
@@ -15,7 +15,8 @@ def recognise_distance(plan: Node) -> Node:
     The second difference is turned so that both points are of the same alias each: (a-b)² = (b-a)².
 
     >>> from pulse.core.columns import Columns
-    >>> from pulse.plan.nodes import Project, Scan
+    >>> from pulse.operators.relational.project import Project
+    >>> from pulse.operators.relational.scan import Scan
     >>> from pulse.plan.show import show
     >>> x, y = Column("S.x"), Column("S.y")
     >>> squares = Arithmetic("+", Arithmetic("^", x, Constant(2)), Arithmetic("*", y, y))

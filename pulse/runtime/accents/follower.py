@@ -27,9 +27,9 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
+from pulse.operators.relational.scan import scans
 from pulse.operators.units.key_ends import Drops
 from pulse.plan.accents.derived import described
-from pulse.plan.nodes import scans
 from pulse.runtime.accents.compacted_maps import BEFORE_ALL, union_of
 from pulse.runtime.accents.output_units import changes_in_output_units, instants
 from pulse.runtime.accents.parsing import parse_line, parse_row

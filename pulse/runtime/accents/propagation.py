@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pulse.operators.node import Node
 from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.plan.accents.derived import described
 from pulse.plan.accents.operators import Operators, OperatorState
 from pulse.plan.accents.routes import route
 from pulse.plan.accents.trace import ended
-from pulse.plan.nodes import Node
 from pulse.runtime.accents.compacted_maps import BEFORE_ALL, COMPACT_AT, CompactedMaps, steps_of, union_of
 from pulse.runtime.accents.query_units import OutputUnits
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control, Punctuation

@@ -17,12 +17,14 @@ from pulse.core.certainty import ABSENT
 from pulse.core.errors import PulseError
 from pulse.core.schema import Truth
 from pulse.core.segment.order import Ranges, narrow
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.node import Node, walk
+from pulse.operators.relational.scan import scans
 from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.operators.units.to_base_units import UndoneRounding
 from pulse.plan.accents.query_effects import Accented, accented
-from pulse.plan.nodes import Across, Node, scans, walk
 from pulse.runtime.accents.stored_units import InputUnits
 from pulse.store.accent_log import log_from, unknown
 from pulse.store.model import Model

@@ -13,13 +13,17 @@ from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Constant, Expression, Parameter
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node, PlanError, transform, walk
 from pulse.operators.output.sampling import OWN_INSTANTS
 from pulse.operators.output.summary import schema as summary_schema
+from pulse.operators.relational.exchange import Exchange, Grid
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.scan import Scan, scans
 from pulse.operators.relational.spatial_grid import ResolvedGrid, cell_size
 from pulse.plan.closings import exchanged_instants
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
-from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, transform, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.symmetry import same_but_for_names

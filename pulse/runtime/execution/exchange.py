@@ -18,9 +18,10 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks, key_texts
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.spatial_grid import ResolvedGrid, scatter
-from pulse.plan.nodes import Across, Exchange, Grid
 
 PARCELS = pa.schema([("place", pa.int64()), ("arc", pa.int32()), ("payload", pa.binary())])
 _HOME = b"pulse.cells"

@@ -14,16 +14,18 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.node import Node
 from pulse.operators.output.bound_check import BoundCheck, Miss
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.summary import of_samples, of_segments, to_batch
-from pulse.operators.relational.join import renamed
+from pulse.operators.relational.equi_join import renamed
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.scan import Scan
 from pulse.operators.relational.spatial_grid import PairHome, clip
 from pulse.plan.fragments import Fragment
-from pulse.plan.nodes import Exchange, Node, Scan
 from pulse.plan.required_fit import advice
 from pulse.runtime.execution.bound_plan import BoundPlan
-from pulse.runtime.execution.evaluator import FragmentEvaluation, without_possible
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.exchange import ExchangeBatch, gathered, parcels
 from pulse.runtime.execution.region_scan import overlapping
 from pulse.runtime.execution.scan import as_scanned, read
@@ -129,7 +131,7 @@ def segments_of(
     """Return the result as segments, with the selected columns, checked against the bound that the query states."""
     relation = _clipped(evaluation.segments(root), bucket)
     if not job.query.possible:
-        relation = without_possible(relation)
+        relation = relation.without_possible()
     _check(job, BoundCheck(job.errors).segments(relation) if job.errors else None)
     if job.accents.output_units is not None:
         relation = job.accents.output_units.segments(relation)

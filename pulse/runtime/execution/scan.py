@@ -36,7 +36,7 @@ from pulse.core.expression import (
 from pulse.core.segment.order import Ranges, narrow
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.model_clause import ModelClause
-from pulse.plan.nodes import Scan
+from pulse.operators.relational.scan import Scan
 from pulse.runtime.accents.stored_units import InputUnits
 from pulse.store.model import Model
 from pulse.store.model_ref import ModelRef

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
-from pulse.plan.nodes import Node, scans
+from pulse.operators.node import Node
+from pulse.operators.relational.scan import scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation

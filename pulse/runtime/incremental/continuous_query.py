@@ -21,11 +21,15 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT, LIKELY
 from pulse.core.columns import Columns
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ends, in_other, is_over, keys_in
+from pulse.operators.node import Node, walk
 from pulse.operators.output.diff import Changes, change_schema, difference
+from pulse.operators.relational.scan import Scan, scans
 from pulse.operators.relational.spatial_grid import clip, clip_groups
-from pulse.plan.nodes import Across, Node, Scan, Union, Window, scans, walk
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation, Homes

@@ -24,19 +24,20 @@ from pulse.core.columns import Columns
 from pulse.core.regions import LATEST, Regions
 from pulse.core.time import parse_instant
 from pulse.operators.data.relation import Relation
+from pulse.operators.node import Node, PlanError, transform
 from pulse.operators.output.diff import change_schema, difference
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.tuple_diff import tuple_difference
+from pulse.operators.relational.scan import Scan, scans
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments
-from pulse.plan.nodes import Node, PlanError, Scan, scans, transform
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import NONE, Reach, reach
 from pulse.plan.versions import checked
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.execution.bound_plan import RateError, at_versions
-from pulse.runtime.execution.evaluator import FragmentEvaluation, without_possible
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.region_scan import Spans, read_around, spans_of
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import selected
@@ -228,7 +229,7 @@ def _results(job: VersionDiff, streams: Mapping[str, Relation], accents: JobAcce
     evaluation.expect([plan])
     if job.rate is None:
         relation = evaluation.segments(plan)
-        relation = relation if job.query.possible else without_possible(relation)
+        relation = relation if job.query.possible else relation.without_possible()
         relation = relation if output_units is None else output_units.segments(relation)
         return selected(within_spans(relation, job.results), job.columns)
     samples = evaluation.samples(plan, job.rate)

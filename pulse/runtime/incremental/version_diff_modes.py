@@ -18,9 +18,14 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Column
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import in_other
-from pulse.plan.nodes import Across, Join, Node, PlanError, Project, Union, Window, walk
+from pulse.operators.node import Node, PlanError, walk
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.runtime.execution.region_scan import extents, overlapping, reaching
 from pulse.runtime.incremental.delta import Changed
 from pulse.runtime.incremental.version_diff import VersionDiff, side_by_side

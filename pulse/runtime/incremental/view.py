@@ -21,17 +21,24 @@ import pyarrow as pa
 
 from pulse.core.columns import Columns
 from pulse.core.time import format_duration
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.node import Node, PlanError, is_selective
 from pulse.operators.output.diff import Changes, change_schema
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.closings import at_closings
 from pulse.plan.modes import Costs
-from pulse.plan.nodes import Across, Filter, Join, Node, PlanError, Project, Scan, Union, Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import NONE, Reach, below_windows, margins, radius
 from pulse.plan.show import line
 from pulse.runtime.accents.query_units import OutputUnits
-from pulse.runtime.execution.evaluator import FragmentEvaluation, is_selective, without_possible
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.arrangement import ConnectionPoint, RevisionError
 from pulse.runtime.incremental.changelog import to_changelog, tuple_changes
@@ -364,7 +371,7 @@ class IncrementalView:
             if isinstance(arc, IncrementalScan)
         }
         found = FragmentEvaluation(scans, possible=self.query.possible).segments(self.plan)
-        found = found if self.query.possible else without_possible(found)
+        found = found if self.query.possible else found.without_possible()
         return selected(found.without_empty_groups(), self.output)
 
 

@@ -17,7 +17,7 @@ from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
 from pulse.core.schema import StreamSchema
 from pulse.operators.data.tuple_columns import check_columns, needed_columns
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.plan.nodes import scans
+from pulse.operators.relational.scan import scans
 from pulse.runtime.accents.declared_options import DeclaredKeysError, domain_of
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.runtime.jobs.file_source import SourceError as SourceError

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, keys_in
-from pulse.plan.nodes import scans
+from pulse.operators.relational.scan import scans
 from pulse.runtime.incremental.continuous_query import ContinuousQuery, followed
 from pulse.validation.online.tighten import loose, tighten
 from pulse.validation.online.validator import ValidationCounts, Validator

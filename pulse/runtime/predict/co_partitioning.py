@@ -12,8 +12,15 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations, product
 
 from pulse.core.expression import Column
+from pulse.operators.across.across import Across
+from pulse.operators.node import Node, walk
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.window import Window
 from pulse.plan.exchanges import place_exchanges
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Window, walk
 from pulse.runtime.predict.spec import Predictor
 
 PartitionKeys = Mapping[str, tuple[str, ...]]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.kernels.validate import key_state
-from pulse.plan.nodes import scans
+from pulse.operators.relational.scan import scans
 from pulse.runtime.jobs.alerts import Key, Party, Seen
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.unknown_keys import NEVER, followed

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import begins
+from pulse.operators.node import Node
+from pulse.operators.relational.scan import scans
 from pulse.operators.units.key_ends import Drops
-from pulse.plan.nodes import Node, scans
 from pulse.runtime.accents.rounding import Shifts, rounded
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned

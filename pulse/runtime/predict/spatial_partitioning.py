@@ -27,7 +27,10 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Constant
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ending_after, keys_in
+from pulse.operators.node import Node, walk
 from pulse.operators.output.diff import difference
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.scan import Scan, scans
 from pulse.operators.relational.spatial_grid import (
     PairHome,
     averaged_reach,
@@ -35,7 +38,6 @@ from pulse.operators.relational.spatial_grid import (
     places,
     places_of_cells,
 )
-from pulse.plan.nodes import Join, Node, Scan, scans, walk
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import (

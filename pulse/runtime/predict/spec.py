@@ -14,8 +14,9 @@ from pulse.core.errors import PulseError
 from pulse.core.expression import Column, Expression, transform
 from pulse.core.schema import StreamSchema
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.plan import nodes
-from pulse.plan.nodes import Node, Scan, scans
+from pulse.operators.node import Node
+from pulse.operators.node import transform as transform_plan
+from pulse.operators.relational.scan import Scan, scans
 from pulse.plan.query import Query
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.runtime.incremental.continuous_query import ContinuousQuery
@@ -66,7 +67,7 @@ class Predictor:
                 f"predict: the job does not define the streams {', '.join(missing)}; add them to it"
             )
         formulas = {stream: _formulas(query.plan, stream, specs[stream].schema) for stream in used}
-        plan = nodes.transform(query.plan, lambda node: _without_formulas(node, formulas))
+        plan = transform_plan(query.plan, lambda node: _without_formulas(node, formulas))
         chosen = {
             stream: replace(
                 specs[stream],

@@ -31,8 +31,12 @@ from pulse.core.keys import key_ranks
 from pulse.kernels.instants import GRAIN
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import is_over
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, scans
-from pulse.plan.nodes import walk as nodes
+from pulse.operators.node import Node
+from pulse.operators.node import walk as nodes
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan, scans
 from pulse.runtime.execution.scan import of_keys
 
 NEVER = 1 << 62
@@ -78,11 +82,11 @@ def _needs_bound(one: Expression) -> bool:
 
 
 def downgrade_unknown(
-    made: Relation, node: Across, unknown: Mapping[Node, Ends], *, left_out: bool
+    made: Relation, node: Node, unknown: Mapping[Node, Ends], *, left_out: bool
 ) -> Relation:
     """Downgrade, or with ``left_out`` remove, the rows of an aggregate from when on a key that may take part is unknown."""
     since = np.full(made.groups, NEVER)
-    for leaf in dict.fromkeys(scans(node.input)):
+    for leaf in dict.fromkeys(scans(node)):
         if leaf in unknown:
             since = np.minimum(since, _since(made, node, unknown[leaf]))
     if not len(made) or (since == NEVER).all():
@@ -117,13 +121,13 @@ def without_bound(results: Relation) -> Relation:
     )
 
 
-def _since(made: Relation, node: Across, ends: Ends) -> IntArray:
+def _since(made: Relation, node: Node, ends: Ends) -> IntArray:
     """Per group of an aggregate, the instant from which a key of a scan that may take part in it is unknown."""
     if not len(ends.at):
         return np.full(made.groups, NEVER)
     own, mine, theirs = made.columns.key_names, [], []
     for name, column in ends.keys.items():
-        output = followed(node.input, name)
+        output = followed(node.inputs[0], name)
         if output is not None and output in own:
             at = own.index(output)
             mine.append(made.keys[at])

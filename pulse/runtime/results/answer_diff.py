@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulse.operators.data.relation import Relation
-from pulse.plan.nodes import PlanError
+from pulse.operators.node import PlanError
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import AS_STORED, Evolution

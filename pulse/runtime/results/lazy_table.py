@@ -11,8 +11,10 @@ import pyarrow as pa
 from pulse.core import html
 from pulse.core.errors import PulseError
 from pulse.core.polars_frame import polars_frame
+from pulse.operators.node import Node
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.scan import scans
 from pulse.plan.exchanges import place_exchanges
-from pulse.plan.nodes import Exchange, Node, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.store.model import Model

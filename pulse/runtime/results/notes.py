@@ -9,8 +9,9 @@ from typing import Any
 from pulse.core.expression import Column, Expression, Function, walk
 from pulse.core.time import format_instant
 from pulse.language.expressions import in_degrees
-from pulse.plan import nodes
-from pulse.plan.nodes import Node, scans
+from pulse.operators.node import Node
+from pulse.operators.node import walk as walk_plan
+from pulse.operators.relational.scan import scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.bound_plan import at_versions
@@ -46,7 +47,7 @@ def _distances(plan: Node) -> tuple[str, ...]:
     """Return a note for every distance of columns named latitude and longitude. (``distance(…)`` of them is refused.)"""
     found = (
         one
-        for node in nodes.walk(optimise(plan))
+        for node in walk_plan(optimise(plan))
         for expression in _expressions(tuple(getattr(node, field.name) for field in fields(node)))
         for one in walk(expression)
         if isinstance(one, Function) and one.name in ("distance", "distance2")

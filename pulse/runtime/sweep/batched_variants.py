@@ -28,12 +28,16 @@ from pulse.kernels.samples.vector_program import Programs, no_tallies, run
 from pulse.kernels.windows.average_on_grid import Family
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc, combine_programs
+from pulse.operators.node import Node, walk
 from pulse.operators.output.summary import Summary, of_tallies
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
 from pulse.operators.windows.on_grid import integral_families, present
-from pulse.plan.closings import closes, on_all_keys
-from pulse.plan.nodes import Filter, Join, Node, Project, Scan, Window, walk
+from pulse.operators.windows.window import Window
 from pulse.runtime.execution.bound_plan import BoundPlan
-from pulse.runtime.execution.evaluator import INTEGRALS, FragmentEvaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import Reading, as_scanned
 
 BLOCK_BYTES = 1 << 24
@@ -192,7 +196,7 @@ def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], 
             return program.filter(_arc(program, input, rate, rows), predicate)
         case Project(input, outputs):
             return program.project(_arc(program, input, rate, rows), outputs, node.columns)
-        case Join(left, right) if on_all_keys(node) or (node.equal and closes(node)):
+        case Join(left, right) if node.on_all_keys or (node.equal and node.closes):
             arcs = _arc(program, left, rate, rows), _arc(program, right, rate, rows)
             keys = len(next(one for one in walk(node) if isinstance(one, Window)).columns.key)
             joined = program.join(*arcs, node.equal, node.columns, keys)
@@ -210,7 +214,7 @@ def _is_plain(job: BoundPlan) -> bool:
 
 def _above_windows(node: Node) -> bool:
     if isinstance(node, Window):
-        plain = node.function in INTEGRALS and not node.input.columns.points
+        plain = node.pass_of_samples is not None
         return plain and isinstance(node.size, int) and not node.columns.points
     if not isinstance(node, (Filter, Project, Join)) or node.columns.points:
         return False

@@ -24,8 +24,9 @@ import pyarrow as pa
 from pulse.core import html
 from pulse.core.errors import PulseError
 from pulse.core.expression import Expression
+from pulse.operators.node import Node
 from pulse.operators.output.summary import Summary, from_rows, to_rows
-from pulse.plan.nodes import Node, Scan, scans
+from pulse.operators.relational.scan import Scan, scans
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import aborted
 from pulse.runtime.execution import local_driver

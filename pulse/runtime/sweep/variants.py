@@ -13,8 +13,12 @@ from typing import Any
 
 from pulse.core.expression import Expression, Instant, Parameter
 from pulse.core.expression import walk as parts
+from pulse.operators.node import Node, walk
+from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.window import Window
 from pulse.plan.exchanges import place_exchanges
-from pulse.plan.nodes import Exchange, Join, Node, Scan, Window, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import NO_ACCENTS
@@ -58,7 +62,7 @@ def sizes_only(plan: Node) -> bool:
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison
-    >>> from pulse.plan.nodes import Filter
+    >>> from pulse.operators.relational.filter import Filter
     >>> window = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", Parameter("size"), 10)
     >>> sizes_only(window), sizes_only(Filter(window, Comparison(">", Column("a"), Parameter("least"))))
     (True, False)

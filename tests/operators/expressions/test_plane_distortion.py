@@ -19,7 +19,7 @@ from pulse.language import parse
 from pulse.operators.expressions.on_segments import compute
 from pulse.operators.expressions.plane_distortion import distortion
 from pulse.operators.relational.filter import FilterOperator
-from pulse.plan.nodes import scans
+from pulse.operators.relational.scan import scans
 from tests.operators.relational.test_filter import one_row, spans
 
 pyproj = pytest.importorskip("pyproj")

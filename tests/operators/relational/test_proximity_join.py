@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pulse.core.expression import TRUE, And, Column, Comparison, Constant
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational import proximity_join as pair_join_module
-from pulse.operators.relational.join import JoinOperator, all_pairs, common_cells, renamed
+from pulse.operators.relational.equi_join import JoinOperator, all_pairs, common_cells, renamed
 from pulse.operators.relational.proximity_join import (
     Nearness,
     PairJoin,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pulse.core.expression import TRUE
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.join import JoinOperator
+from pulse.operators.relational.equi_join import JoinOperator
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
 from pulse.operators.relational.spatial_grid import (
     PairHome,

@@ -91,7 +91,7 @@ def test_samples_are_the_segments_at_the_closing_times(
     rows: Rows, function: str, size: int, every: int
 ) -> None:
     relation, window = points(rows), PointWindow(function, "x", "w", size)
-    straight, through = window.sampled(relation, every), sample(window.segments(relation), every)
+    straight, through = window.samples(relation, every), sample(window.segments(relation), every)
     for made in (straight, through):
         assert made.columns.modelled == ("w",)
     held = through.certainty > 0
@@ -160,7 +160,7 @@ def test_it_pickles_and_says_what_is_wrong() -> None:
     with pytest.raises(DomainError, match=r"k='a'.*scale the attribute down"):
         window.segments(relation)
     with pytest.raises(DomainError, match="k='a'"):
-        window.sampled(relation, 1)
+        window.samples(relation, 1)
     ranged = Relation(**{**relation.__dict__, "hi": relation.hi + 1.0})
     with pytest.raises(OperatorError, match="expected points, got a range of k='a'"):
         window.segments(ranged)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression
-from pulse.plan.nodes import Grid, PlanError
+from pulse.operators.node import PlanError
+from pulse.operators.relational.exchange import Grid
 from pulse.runtime.execution import bound_plan as job_module
 from pulse.runtime.execution.bound_plan import BoundPlan, RateError, prepare
 from pulse.store.model import Model

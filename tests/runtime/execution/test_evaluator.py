@@ -9,11 +9,14 @@ import pyarrow as pa
 import pytest
 
 from pulse.core.certainty import LIKELY
+from pulse.operators.node import Node, walk
 from pulse.operators.output.sampling import sample, to_tuples
-from pulse.plan.nodes import Node, Scan, Window, walk
+from pulse.operators.relational.scan import Scan
+from pulse.operators.windows import integral
+from pulse.operators.windows.window import Window
 from pulse.runtime.execution import evaluator
 from pulse.runtime.execution.bound_plan import BoundPlan, prepare
-from pulse.runtime.execution.evaluator import FragmentEvaluation, without_possible
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.fragment import evaluate_unit
 from pulse.store.model import Model
 from tests.runtime.execution.asking import MACD, local, prices, rows_of, ticks
@@ -82,9 +85,9 @@ def _values(row: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
 
 def test_equal_nodes_are_worked_out_once(stored: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    original = evaluator.Integral.segments
+    original = integral.Integral.segments
     monkeypatch.setattr(
-        evaluator.Integral, "segments", lambda self, r: calls.append(self.size) or original(self, r)
+        integral.Integral, "segments", lambda self, r: calls.append(self.size) or original(self, r)
     )
     evaluation, root = on_the_unit(job_of(stored, "macd", tuples=False))
     first = evaluation.segments(root)
@@ -134,13 +137,13 @@ def test_possible_rows_are_left_out_unless_asked_for(stored: Model) -> None:
     job = job_of(stored, "plain", possible=True, tuples=False)
     evaluation, root = on_the_unit(job)
     everything = evaluation.segments(root)
-    answer = without_possible(everything)
+    answer = everything.without_possible()
     assert 0 < len(answer) < len(everything)
     assert (answer.certainty >= LIKELY).all()
-    assert without_possible(answer) is answer
+    assert answer.without_possible() is answer
 
 
 def test_a_node_without_operator_is_our_own_mistake(stored: Model) -> None:
     evaluation, _ = on_the_unit(job_of(stored, "plain"))
-    with pytest.raises(AssertionError, match="no operator for Node"):
+    with pytest.raises(NotImplementedError, match="Node does not compute segments"):
         evaluation.segments(Node())

@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.relational.exchange import Exchange, Grid
+from pulse.operators.relational.scan import Scan
 from pulse.operators.relational.spatial_grid import ResolvedGrid, cell_place
-from pulse.plan.nodes import Across, Exchange, Grid, Scan
 from pulse.runtime.execution.exchange import ExchangeBatch, gathered, parcels
 from tests.strategies import EPOCH_US, relations
 

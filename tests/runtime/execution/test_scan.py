@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.core.expression import RELATIONS, TRUE, And, Column, Comparison, Constant, Not, Or
 from pulse.operators.data.relation import Relation
-from pulse.plan.nodes import Scan
+from pulse.operators.relational.scan import Scan
 from pulse.runtime.execution import scan as scan_module
 from pulse.runtime.execution.scan import Reading, ScanError, as_scanned, cache, keys_of, read, reading
 from pulse.store.model import Model

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
+from pulse.operators.node import walk
 from pulse.operators.output.diff import difference
-from pulse.plan.nodes import Mirror, walk
+from pulse.operators.relational.mirror import Mirror
 from pulse.plan.optimise import optimise
 from pulse.runtime.incremental.continuous_query import ContinuousQuery, ContinuousQueryState
 

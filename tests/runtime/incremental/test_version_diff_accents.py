@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import pulse
 from pulse.core.time import format_instant
 from pulse.datasets.generators.revision_loads import generate_load
+from pulse.operators.node import PlanError
 from pulse.operators.output.tuple_diff import tuple_difference
-from pulse.plan.nodes import PlanError
 from pulse.runtime.accents.query_units import QueryAbortedError
 from pulse.store.model import Model
 from pulse.stream.accents.accents import AccentError

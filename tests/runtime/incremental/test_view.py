@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.node import walk
 from pulse.operators.output.diff import difference
+from pulse.operators.windows.window import Window
 from pulse.plan.modes import Cost, Costs
-from pulse.plan.nodes import Across, Window, walk
 from pulse.plan.query import Query
 from pulse.runtime.incremental.arrangement import RevisionError
 from pulse.runtime.incremental.delta import Changed

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import pulse
 from pulse.core.errors import PulseError
+from pulse.operators.windows import integral
 from pulse.plan.query import ParameterError
 from pulse.runtime.execution import evaluator, local_driver, scan
 from pulse.runtime.execution.bound_plan import prepare
@@ -188,7 +189,7 @@ def test_each_unit_is_read_once(
 def test_windows_of_one_size_are_evaluated_once(
     models: dict[str, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = counted(monkeypatch, evaluator, "integrals_samples")
+    calls = counted(monkeypatch, integral, "integrals_samples")
     swept(models, "macd").tuples()
     sizes = [size for call in calls for _, size, _ in call[3]]
     assert sorted(sizes) == sorted([2_000_000, 4_000_000, 6_000_000, 8_000_000, 12_000_000] * 2)  # per unit

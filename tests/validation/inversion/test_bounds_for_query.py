@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from pulse.core.bounds import Absolute, Relative
 from pulse.core.expression import Arithmetic, Column, Comparison, Constant, Expression, Function
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
-from pulse.plan.nodes import Across, Filter, Node, Project, Scan, Window, scans
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan, scans
+from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
 from pulse.plan.required_fit import Fit
 from pulse.runtime.execution.evaluator import FragmentEvaluation

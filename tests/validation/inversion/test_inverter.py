@@ -24,8 +24,14 @@ from pulse.core.expression import (
     Negative,
     Or,
 )
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Union, Window
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.union import Union
+from pulse.operators.windows.window import Window
 from pulse.plan.optimise import optimise
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.inverter import invert

@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.segment.order import Ranges, find_overlap, time_order
+from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.union import overlap_error
-from pulse.plan.nodes import Across
-from pulse.runtime.execution.evaluator import across_operator
 from pulse.runtime.incremental.delta import (
     GRACE,
     BeforeAfter,
@@ -230,7 +229,7 @@ class IncrementalAcross(_Coded):
             keys=(pa.array(numbers), *chosen.keys),
         )
         node = replace(self.node, by=(STRETCH, *self.node.by))
-        made = across_operator(node).segments(keyed)
+        made = node.operator().segments(keyed)
         found = made.keys[0].to_numpy()
         # A number without results has a group without rows.
         counts = np.zeros(n, np.int64)

@@ -19,7 +19,11 @@ from pulse.core.segment.order import Ranges, narrow
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.model_clause import ModelClause
-from pulse.plan.nodes import Filter, Node, Project, Scan, Window
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.project import Project
+from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.window import Window
 from pulse.plan.radius import NONE, Reach, need, reach
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import of_keys

@@ -16,8 +16,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE
 from pulse.kernels.pieces.align import Cells
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.filter import FilterOperator
-from pulse.operators.relational.join import (
+from pulse.operators.relational.equi_join import (
     all_pairs,
     common_cells,
     equal_pairs,
@@ -26,10 +25,10 @@ from pulse.operators.relational.join import (
     named,
     split_condition,
 )
+from pulse.operators.relational.filter import FilterOperator
+from pulse.operators.relational.join import Join
 from pulse.operators.relational.proximity_join import PairJoin
-from pulse.plan.nodes import Join
 from pulse.plan.radius import reach
-from pulse.runtime.execution.evaluator import nearness
 from pulse.runtime.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_apart, extents
 from pulse.runtime.incremental.operators.base import DOWNSTREAM, UPSTREAM, IncrementalOperator
 
@@ -196,7 +195,7 @@ class IncrementalJoin(IncrementalOperator):
             (theirs.relation, mine.relation, stretch_theirs, stretch_mine),
         )
         left, right, of_left, of_right = sides[side]
-        operator = PairJoin(nearness(self.node.near, left, right), self.node.condition, self.node.columns)
+        operator = PairJoin(self.node.nearness(left, right), self.node.condition, self.node.columns)
         near = operator.pairs(left, right)
         near = near[of_left[near[:, 0]] == of_right[near[:, 1]]]
         of = of_left[near[:, 0]]
@@ -237,7 +236,7 @@ class IncrementalJoin(IncrementalOperator):
         if self.node.equal:
             cells = common_cells(left, right, pairs)
         else:
-            near = nearness(self.node.near, left, right)
+            near = self.node.nearness(left, right)
             cells = PairJoin(near, self.node.condition, self.node.columns).cells(left, right, pairs)
         made = joined(left, right, pairs, cells, self.node.columns)
         if made.groups < len(pairs):

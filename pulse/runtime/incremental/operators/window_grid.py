@@ -14,9 +14,10 @@ import numpy as np
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, POSSIBLE
 from pulse.operators.data.relation import Relation
+from pulse.operators.node import Node
 from pulse.operators.output.sampling import as_points
 from pulse.operators.patch.on_grid import ExtremumClosings, IntegralClosings, PointClosings
-from pulse.plan.nodes import Node, Window
+from pulse.operators.windows.window import Window
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_rows
 from pulse.runtime.incremental.operators.base import nothing, overlapping
@@ -113,9 +114,6 @@ def with_results(
     made = dict(scans)
     for node in windows:
         assert isinstance(node, Window)
-        evaluation = FragmentEvaluation(scans, possible=possible)
-        below = (evaluation._points if node.input.columns.points else evaluation._segments)(
-            node.input, possible
-        )
+        below = node.content(FragmentEvaluation(scans, possible=possible), possible)
         made[node] = results_at(node, below, every, possible=possible)
     return made

@@ -14,8 +14,9 @@ from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
+from pulse.operators.node import Node, PlanError
 from pulse.operators.output.sampling import to_tuples
-from pulse.plan.nodes import Node, PlanError, scans
+from pulse.operators.relational.scan import scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation

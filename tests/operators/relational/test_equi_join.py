@@ -25,7 +25,7 @@ from pulse.core.expression import (
     Or,
 )
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.join import (
+from pulse.operators.relational.equi_join import (
     JoinOperator,
     all_pairs,
     equal_pairs,
@@ -233,6 +233,6 @@ def test_many_pairs_go_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = keyed("R", names), keyed("S", names)
     condition = Comparison("<", Column("R.k0"), Column("S.k0"))
     whole = matching_pairs(left, right, all_pairs(left, right), condition)
-    monkeypatch.setattr("pulse.operators.relational.join._CHUNK", 7)
+    monkeypatch.setattr("pulse.operators.relational.equi_join._CHUNK", 7)
     assert np.array_equal(matching_pairs(left, right, all_pairs(left, right), condition), whole)
     assert len(whole) == 190

@@ -12,8 +12,8 @@ from hypothesis import given
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Comparison
 from pulse.operators.data.relation import Relation
+from pulse.operators.relational.mirror import MirrorOperator
 from pulse.operators.relational.proximity_join import PairJoin
-from pulse.operators.relational.symmetric_pairs import MirrorOperator
 from tests.operators.contract import causes, check_contract, check_same, check_valid
 from tests.operators.sampling import SECOND, samples
 from tests.strategies import relations

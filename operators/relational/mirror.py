@@ -22,6 +22,7 @@ from pulse.core.columns import Columns
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.node import PlanEvaluation, Unary, plan_node
 
 
 @dataclass(frozen=True)
@@ -86,3 +87,35 @@ def _twice(lineage: Lineage | None) -> Lineage | None:
         return None
     ends = lineage.offsets[1:] + len(lineage.entries)
     return Lineage(np.concatenate((lineage.offsets, ends)), np.tile(lineage.entries, 2), lineage.table)
+
+
+@plan_node
+class Mirror(Unary):
+    """The input's rows, and the same rows with the two columns of each of ``swaps`` exchanged; other columns stay.
+
+    The columns of a swap have one role and type. After the exchange no key of the input may equal another's, or its own: the
+    pairs of a stream with itself are solved one way round, ``R.id < S.id``, and mirrored.
+    """
+
+    swaps: tuple[tuple[str, str], ...]
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+    @property
+    def exchanged(self) -> dict[str, str]:
+        """Return for each column of a swap the other."""
+        return dict(self.swaps) | {b: a for a, b in self.swaps}
+
+    # -- evaluation -----------------------------------------------------------------------------------------
+
+    @property
+    def of_one_instant(self) -> bool:
+        return True
+
+    def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
+        return MirrorOperator(self.swaps).segments(run.segments(self.input, possible))
+
+    def samples(self, run: PlanEvaluation, every: int) -> Samples:
+        return MirrorOperator(self.swaps).samples(run.samples(self.input, every))

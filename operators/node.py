@@ -1,0 +1,205 @@
+"""Define the base of all operators: nodes of a logical plan, immutable and compared by structure.
+
+A node is typed by its output :class:`~pulse.core.columns.Columns`. Equal nodes are the same computation: a fragment evaluates a
+scan once that a query names twice, and a sweep shares a window among variants. Keys are never projected away before the end:
+modelled attributes depend on key and time everywhere in a plan (semantics 1.3).
+
+Each operator is a subclass in a file of its own, with all its behaviours as methods: evaluation, rewriting, inversion of bounds,
+accents, revision, explanation. Walks over plans call these methods and name no operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, dataclass_transform
+
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.expression import Parameter
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.output.sampling import as_points, sample
+from pulse.operators.relational.spatial_grid import PairHome
+
+N = TypeVar("N")
+
+Duration = int | Parameter
+"""Microseconds, or a parameter for them."""
+
+
+class PlanError(PulseError, ValueError):
+    """A syntactically valid query without a meaning."""
+
+
+@dataclass_transform(frozen_default=True)
+def plan_node(cls: type[N]) -> type[N]:
+    """Make a frozen dataclass that caches its hash: nodes are often looked up, and hash their whole plan."""
+    made = dataclass(frozen=True)(cls)
+    plain = made.__hash__
+
+    def cached(self: N) -> int:
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = plain(self)
+        return int(known)
+
+    made.__hash__ = cached  # type: ignore[method-assign, assignment]
+    return made
+
+
+@plan_node
+class Node:
+    """A node of a plan."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Omit the hash: texts hash differently in another process."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Return the nodes whose output this one takes."""
+        return ()
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """Return the same node over other inputs."""
+        assert not inputs
+        return self
+
+    @property
+    def columns(self) -> Columns:
+        """Return the columns of the node's output."""
+        raise NotImplementedError
+
+    # -- evaluation -----------------------------------------------------------------------------------------
+
+    is_leaf = False
+    """Whether it ends a fragment: its rows are read, not computed."""
+
+    is_stored = False
+    """Whether its rows are those of a stored model."""
+
+    combines_keys = False
+    """Whether a result depends on the rows of several keys."""
+
+    is_window = False
+    """Whether a result aggregates the time before it; it is emitted when its window closes."""
+
+    is_partial = False
+    """Whether its results are parts that a node above an exchange merges."""
+
+    keeps_samples = False
+    """Whether the variants of a sweep share its samples."""
+
+    @property
+    def is_selective(self) -> bool:
+        """Return whether its predicate decides which rows have a result."""
+        return False
+
+    @property
+    def of_one_instant(self) -> bool:
+        """Return whether results at an instant depend only on its inputs at that instant."""
+        return False
+
+    @property
+    def passes_instants(self) -> bool:
+        """Return whether tuples of its input at other instants than those of its results have no effect on them."""
+        return False
+
+    @property
+    def looks_back(self) -> int:
+        """Return how far before its closing time a window begins, in microseconds; 0 for what is not a window."""
+        return 0
+
+    @property
+    def closes(self) -> bool:
+        """Return whether its value at an instant may differ from its segments: a window over ranges lies below, with nothing
+        between that needs its input at other instants.
+        """
+        return self.of_one_instant and any(one.closes for one in self.inputs)
+
+    @property
+    def pass_of_samples(self) -> tuple[Any, ...] | None:
+        """Return what nodes share that are sampled in one pass over their input; None for those that are sampled alone."""
+        return None
+
+    def samples_in_one_pass(self, below: Relation, nodes: Sequence[Node], every: int) -> list[Samples]:
+        """Sample nodes with the same :attr:`pass_of_samples`."""
+        raise NotImplementedError
+
+    def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
+        """Compute the output as segments, with ``possible`` rows or without."""
+        raise NotImplementedError(f"{type(self).__name__} does not compute segments")
+
+    def samples(self, run: PlanEvaluation, every: int) -> Samples:
+        """Compute the output at multiples of ``every`` (microseconds) since the epoch."""
+        return sample(run.segments(self), every)
+
+    def instants(self, run: PlanEvaluation, every: int) -> Relation:
+        """Compute the output at multiples of ``every`` as points: several per instant where keys are merged."""
+        return as_points(run.samples(self, every))
+
+
+class PlanEvaluation(Protocol):
+    """The evaluation of a plan over some relations, as operators see it; equal nodes are evaluated once."""
+
+    @property
+    def possible(self) -> bool:
+        """Return whether possible rows are wanted at the end."""
+        ...
+
+    def segments(self, node: Node, possible: bool | None = None) -> Relation:
+        """Return the node's output as segments; with ``possible`` rows as in the end, unless given."""
+        ...
+
+    def samples(self, node: Node, every: int) -> Samples:
+        """Return the node's output at multiples of ``every``."""
+        ...
+
+    def instants(self, node: Node, every: int, *, possible: bool | None = None) -> Relation:
+        """Return the node's output at multiples of ``every``, as points."""
+        ...
+
+    def carries_instants(self, node: Node) -> bool:
+        """Return whether partial results below the node arrived as points; those that arrived as segments are merged as such."""
+        ...
+
+    def pairs_here(self, left: Relation, right: Relation) -> PairHome | None:
+        """Return which pairs of two inputs are solved here; None for all."""
+        ...
+
+    def in_one_pass(self, node: Node, below: Relation, every: int) -> Samples:
+        """Sample the node together with the expected ones of its :attr:`Node.pass_of_samples`."""
+        ...
+
+
+@plan_node
+class Unary(Node):
+    """A node with one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+def transform(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Apply ``change`` to every node of a plan, inputs first."""
+    inputs = tuple(transform(one, change) for one in node.inputs)
+    return change(node if inputs == node.inputs else node.with_inputs(inputs))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield the node and all below it."""
+    yield node
+    for one in node.inputs:
+        yield from walk(one)
+
+
+def is_selective(node: Node) -> bool:
+    """Return whether a predicate decides at this node or below it."""
+    return any(one.is_selective for one in walk(node))

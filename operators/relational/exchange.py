@@ -1,0 +1,44 @@
+"""Exchange: change the partitions of rows, by key columns or by a space-time grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pulse.core.columns import Columns
+from pulse.core.expression import Expression
+from pulse.operators.node import Duration, Unary, plan_node
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A space-time grid: a key's model between two bucket edges goes to all cells its bounding box touches.
+
+    ``position`` are the two modelled columns; None: by time only. ``bucket`` and ``margin`` in microseconds: a bucket
+    ``[B, B + bucket)`` covers the closing times in it and receives the data in ``[B - margin, B + bucket)``. ``reach`` is the
+    distance within which pairs matter.
+    """
+
+    position: tuple[str, str] | None
+    reach: Expression | None
+    bucket: Duration
+    margin: tuple[Duration, ...]  # summed: the windows above
+    stretch: float = 1.0  # of the reach, as in :class:`Near`
+
+
+@plan_node
+class Exchange(Unary):
+    """A change of partitions: ``by`` names the key columns that bring rows together (none: all to one), or a grid."""
+
+    by: tuple[str, ...] | Grid
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+    # -- evaluation -----------------------------------------------------------------------------------------
+
+    is_leaf = True
+
+    @property
+    def of_one_instant(self) -> bool:
+        return not isinstance(self.by, Grid)

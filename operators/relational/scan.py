@@ -1,0 +1,85 @@
+"""Scan: read a stored stream, or the part of it that a query needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pulse.core.columns import Columns
+from pulse.core.expression import TRUE, Expression, Parameter
+from pulse.core.time import format_instant
+from pulse.operators.node import Node, plan_node, transform, walk
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """The state of a stored stream to read: a version of its model, or a known time (microseconds); one of the two."""
+
+    version: int | Parameter | None = None
+    time: int | Parameter | None = None
+
+    def __str__(self) -> str:
+        if self.version is not None:
+            return f"as of version {self.version}"
+        return (
+            f"as of {self.time}"
+            if isinstance(self.time, Parameter)
+            else f"as of '{format_instant(self.time or 0)}'"
+        )
+
+
+@plan_node
+class Scan(Node):
+    """A stored stream, its attributes named ``alias.attribute``.
+
+    ``stored`` are all attributes by their own names; ``attributes`` those (modelled or unmodelled) that are read, None for all.
+    Only ``[start, end)`` (microseconds) is read, and only keys that satisfy ``keys`` (a predicate over ``alias.key`` columns).
+    ``models`` is the MODEL clause: attribute (own name) and its expression, over ``alias.attribute`` columns and
+    :class:`~pulse.core.expression.Elapsed`. ``at`` is the AS OF clause; without it the stream is read as it is now.
+    """
+
+    stream: str
+    alias: str
+    stored: Columns
+    models: tuple[tuple[str, Expression], ...] = ()
+    attributes: tuple[str, ...] | None = None
+    start: int | None = None
+    end: int | None = None
+    keys: Expression = TRUE
+    at: AsOf | None = None
+
+    @cached_property
+    def columns(self) -> Columns:
+        own = self.stored
+        made = tuple(name for name, _ in self.models)
+        modelled = (*(n for n in own.modelled if n not in made), *made)
+        unmodelled = tuple((n, type_) for n, type_ in own.unmodelled if n not in made)
+        if self.attributes is not None:
+            modelled = tuple(n for n in modelled if n in self.attributes)
+            unmodelled = tuple((n, type_) for n, type_ in unmodelled if n in self.attributes)
+        return Columns(own.key, modelled, unmodelled, own.time, own.points).prefixed(self.alias)
+
+    # -- evaluation -----------------------------------------------------------------------------------------
+
+    is_leaf = True
+    is_stored = True
+
+
+def as_of(node: Node, at: AsOf) -> Node:
+    """Read all streams without their own AS OF clause at the given state.
+
+    >>> scan = Scan("S", "S", Columns((), ("x",)))
+    >>> from pulse.operators.relational.join import Join
+    >>> as_of(Join(scan, as_of(scan, AsOf(version=2))), AsOf(version=5)).right.at
+    AsOf(version=2, time=None)
+    """
+
+    def change(one: Node) -> Node:
+        return replace(one, at=at) if isinstance(one, Scan) and one.at is None else one
+
+    return transform(node, change)
+
+
+def scans(node: Node) -> tuple[Scan, ...]:
+    """Return the scans of a plan, from left to right."""
+    return tuple(one for one in walk(node) if isinstance(one, Scan))

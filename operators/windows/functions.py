@@ -1,0 +1,19 @@
+"""Register the functions of windows, over ranges and over tuples."""
+
+from __future__ import annotations
+
+from pulse.operators.windows.base import WindowFunction
+from pulse.operators.windows.extremum import Extremum
+from pulse.operators.windows.integral import Integral
+from pulse.operators.windows.tuple_window import PointWindow
+
+OVER_RANGES: dict[str, type[WindowFunction]] = {
+    "min": Extremum,
+    "max": Extremum,
+    "sum": Integral,
+    "avg": Integral,
+}
+
+OVER_TUPLES: dict[str, type[WindowFunction]] = dict.fromkeys(
+    ("min", "max", "sum", "avg", "count"), PointWindow
+)
