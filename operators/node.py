@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, dataclass_transform
 
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.expression import Parameter
+from pulse.core.expression import TRUE, Expression, Parameter
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.output.sampling import as_points, sample
@@ -92,9 +92,19 @@ class Node:
     """Whether the variants of a sweep share its samples."""
 
     @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Return the expressions that it evaluates on its inputs' rows."""
+        return ()
+
+    @property
+    def selection(self) -> Expression:
+        """Return the predicate that decides which rows have a result; TRUE where all have one."""
+        return TRUE
+
+    @property
     def is_selective(self) -> bool:
         """Return whether its predicate decides which rows have a result."""
-        return False
+        return self.selection != TRUE
 
     @property
     def of_one_instant(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pulse.core.columns import Columns
 from pulse.core.expression import Expression
-from pulse.operators.node import Duration, Unary, plan_node
+from pulse.operators.node import Duration, Node, Unary, plan_node, walk
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,13 @@ class Exchange(Unary):
     @property
     def of_one_instant(self) -> bool:
         return not isinstance(self.by, Grid)
+
+
+def exchanges(node: Node) -> tuple[Exchange, ...]:
+    """Return the exchanges of a plan, from left to right."""
+    return exchanges_among(walk(node))
+
+
+def exchanges_among(nodes: Iterable[Node]) -> tuple[Exchange, ...]:
+    """Return those of the nodes that are exchanges."""
+    return tuple(one for one in nodes if isinstance(one, Exchange))

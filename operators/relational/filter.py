@@ -236,8 +236,12 @@ class Filter(Unary):
     # -- evaluation -----------------------------------------------------------------------------------------
 
     @property
-    def is_selective(self) -> bool:
-        return True
+    def expressions(self) -> tuple[Expression, ...]:
+        return (self.predicate,)
+
+    @property
+    def selection(self) -> Expression:
+        return self.predicate
 
     @property
     def of_one_instant(self) -> bool:

@@ -13,7 +13,7 @@ from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Constant, Expression
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node
+from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node, walk
 from pulse.operators.relational.equi_join import JoinOperator, split_condition
 from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.on_samples import filter_samples, join_samples
@@ -66,8 +66,12 @@ class Join(Node):
     # -- evaluation -----------------------------------------------------------------------------------------
 
     @property
-    def is_selective(self) -> bool:
-        return self.condition != TRUE
+    def expressions(self) -> tuple[Expression, ...]:
+        return (self.condition,)
+
+    @property
+    def selection(self) -> Expression:
+        return self.condition
 
     @property
     def of_one_instant(self) -> bool:
@@ -127,3 +131,8 @@ class Join(Node):
             ]
             slack = APPROXIMATED * abs(reach) + max(errors)
         return Nearness(near.left, near.right, reach, near.window, slack)
+
+
+def joins(node: Node) -> tuple[Join, ...]:
+    """Return the joins of a plan, from left to right."""
+    return tuple(one for one in walk(node) if isinstance(one, Join))

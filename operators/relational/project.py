@@ -105,6 +105,10 @@ class Project(Unary):
     # -- evaluation -----------------------------------------------------------------------------------------
 
     @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return tuple(expression for _, expression in self.outputs)
+
+    @property
     def of_one_instant(self) -> bool:
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -74,12 +75,19 @@ def as_of(node: Node, at: AsOf) -> Node:
     AsOf(version=2, time=None)
     """
 
-    def change(one: Node) -> Node:
-        return replace(one, at=at) if isinstance(one, Scan) and one.at is None else one
+    return change_scans(node, lambda scan: replace(scan, at=at) if scan.at is None else scan)
 
-    return transform(node, change)
+
+def change_scans(node: Node, change: Callable[[Scan], Node]) -> Node:
+    """Apply ``change`` to every scan of a plan."""
+    return transform(node, lambda one: change(one) if isinstance(one, Scan) else one)
 
 
 def scans(node: Node) -> tuple[Scan, ...]:
     """Return the scans of a plan, from left to right."""
-    return tuple(one for one in walk(node) if isinstance(one, Scan))
+    return scans_among(walk(node))
+
+
+def scans_among(nodes: Iterable[Node]) -> tuple[Scan, ...]:
+    """Return those of the nodes that are scans."""
+    return tuple(one for one in nodes if isinstance(one, Scan))
