@@ -20,9 +20,9 @@ from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.across.across import Across
 from pulse.operators.data.grouping import about_own_start
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.needs import gather, group_min
+from pulse.operators.inversion.split_heuristics import Split, SplitInput, allot
 from pulse.operators.relational.equi_join import JoinOperator, equal_pairs
-from pulse.validation.inversion.needs import gather, group_min
-from pulse.validation.inversion.split_heuristics import Split, SplitInput, allot
 
 _ROW, _OF = "#row", "#output row"
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray
 from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
-from pulse.validation.inversion.needs import gather, positions
+from pulse.operators.inversion.needs import gather, positions
 
 
 class AllotmentError(PulseError, ValueError):

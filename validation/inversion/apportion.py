@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.expression import Column, Expression, Function, walk
+from pulse.operators.inversion.split_heuristics import Split, SplitInput, allot
 from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_factors
-from pulse.validation.inversion.split_heuristics import Split, SplitInput, allot
 
 _STEPS = 28  # halvings of the exponents -1000 … 1000: relative precision of 1e-5
 

@@ -30,7 +30,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError
 from pulse.operators.expressions.lifting import SHARE
 from pulse.operators.expressions.on_segments import Evaluation
-from pulse.validation.inversion.needs import group_max, group_min
+from pulse.operators.inversion.needs import group_max, group_min
 
 _ROW = "#row"
 

@@ -12,7 +12,7 @@ filter     passed on where a key has results. The predicate's columns (*inferenc
            (:mod:`~pulse.validation.inversion.predicate`)
 join       passed on to the sides; its condition as a filter, over all pairs whose keys can match
            (:mod:`~pulse.validation.inversion.join`); progressive filling then distributes what the smallest shares leave
-           (:mod:`~pulse.validation.inversion.max_min_fill`)
+           (:mod:`~pulse.operators.inversion.max_min_fill`)
 window     ``avg``, ``min``, ``max``: passed on; ``sum``: divided by the window's seconds
 across     :mod:`~pulse.validation.inversion.across`
 union      passed on to the member that a key came from
@@ -47,6 +47,8 @@ from pulse.core.expression import TRUE, Column, Expression
 from pulse.kernels.polynomial.extrema import bounds as extrema
 from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.needs import Needs, gather, group_min, mirrored, positions, smaller
+from pulse.operators.inversion.split_heuristics import Split, get
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.join import Join
@@ -61,9 +63,7 @@ from pulse.validation.inversion import across, join
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.apportion import shares
 from pulse.validation.inversion.error_propagation import Forward
-from pulse.validation.inversion.needs import Needs, gather, group_min, mirrored, positions, smaller
 from pulse.validation.inversion.predicate import Tolerance, decision_shares
-from pulse.validation.inversion.split_heuristics import Split, get
 from pulse.validation.inversion.volatility import Volatility
 
 Evaluate = Callable[[Node], Relation]
@@ -86,7 +86,7 @@ def invert(
     plan : the query plan, its parameters bound, without exchanges
     bounds : bound by output column; None stands for all modelled columns
     evaluate : returns the output of a plan node
-    split : name of the split (:mod:`~pulse.validation.inversion.split_heuristics`), default ``equi``
+    split : name of the split (:mod:`~pulse.operators.inversion.split_heuristics`), default ``equi``
     volatility : volatility of each key's attributes per stream, in any one unit, default None (all equal)
     inferences : whether the existence of results counts and not only their values, default True
     """

@@ -5,7 +5,7 @@ without a result have a slack, also those that the join itself skips because the
 bounds the distance of two positions, the slack of far pairs follows from their bounding boxes, as ``distance - reach``.
 
 A key keeps the smallest of its shares in all pairs. Progressive filling distributes the rest to its partners
-(:mod:`~pulse.validation.inversion.max_min_fill`); where a stream is joined with itself, a key is the same input on both sides.
+(:mod:`~pulse.operators.inversion.max_min_fill`); where a stream is joined with itself, a key is the same input on both sides.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression, Function, all_of, columns_of
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.max_min_fill import Limits
+from pulse.operators.inversion.needs import Needs, group_min, positions, smaller
+from pulse.operators.inversion.split_heuristics import Split
 from pulse.operators.node import Node
 from pulse.operators.relational.equi_join import (
     all_pairs,
@@ -33,10 +36,7 @@ from pulse.operators.relational.join import Join, Near
 from pulse.operators.relational.proximity_join import position_boxes
 from pulse.operators.relational.scan import Scan
 from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_legs
-from pulse.validation.inversion.max_min_fill import Limits
-from pulse.validation.inversion.needs import Needs, group_min, positions, smaller
 from pulse.validation.inversion.predicate import Tolerance, decision_shares
-from pulse.validation.inversion.split_heuristics import Split
 from pulse.validation.inversion.volatility import Volatility
 
 _ROWS = 1 << 16  # rows joined at once

@@ -16,11 +16,11 @@ from pulse.core.arrays import FloatArray
 from pulse.core.expression import Comparison, Expression
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.needs import Needs, group_min
+from pulse.operators.inversion.split_heuristics import Split
 from pulse.validation.inversion.error_propagation import Errors, Forward
 from pulse.validation.inversion.margin_curves import distance_level
-from pulse.validation.inversion.needs import Needs, group_min
 from pulse.validation.inversion.slack import Note, margins, shares_of_margin
-from pulse.validation.inversion.split_heuristics import Split
 
 
 class Tolerance(NamedTuple):

@@ -34,6 +34,8 @@ from pulse.core.expression import (
 )
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.solve import positive, solve
+from pulse.operators.inversion.needs import group_min
+from pulse.operators.inversion.split_heuristics import Split
 from pulse.validation.inversion.apportion import shares
 from pulse.validation.inversion.error_propagation import Errors, Forward
 from pulse.validation.inversion.margin_curves import (
@@ -44,8 +46,6 @@ from pulse.validation.inversion.margin_curves import (
     curve_of,
     difference,
 )
-from pulse.validation.inversion.needs import group_min
-from pulse.validation.inversion.split_heuristics import Split
 
 _STRICTLY = 1.0 - 1e-9  # an input that moves by all of its slack may just touch the boundary
 

@@ -15,6 +15,7 @@ from pulse.core.arrays import FloatArray
 from pulse.core.expression import Column
 from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.needs import TUPLE_RATE, Needs, gather, group_max, mirrored, positions
 from pulse.operators.node import Node
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.mirror import Mirror
@@ -24,7 +25,6 @@ from pulse.operators.relational.union import Union
 from pulse.operators.windows.window import Window
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.error_propagation import Errors, Forward
-from pulse.validation.inversion.needs import TUPLE_RATE, Needs, gather, group_max, mirrored, positions
 
 
 def pooled(streams: Mapping[str, Allotment]) -> dict[str, Allotment]:

@@ -39,8 +39,8 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import changes, check_columns, encode_keys, needed_columns, times
 from pulse.operators.data.updates import ENDLESS
 from pulse.operators.fit.predictive_spec import PredictSpec, candidates, numbers
+from pulse.operators.inversion.needs import TUPLE_RATE
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.inversion.needs import TUPLE_RATE
 from pulse.validation.online.rejects import add_reason, admit, concat_rejects, origin_columns
 
 REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}

@@ -24,6 +24,7 @@ from fractions import Fraction
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Expression, columns_of, transform
 from pulse.operators.across.across import Across
+from pulse.operators.expressions.affine_image import affine_image
 from pulse.operators.node import Node, PlanError
 from pulse.operators.relational.exchange import Exchange
 from pulse.operators.relational.filter import Filter
@@ -34,7 +35,6 @@ from pulse.operators.relational.project import Project
 from pulse.operators.relational.scan import Scan
 from pulse.operators.relational.union import Union
 from pulse.operators.windows.window import Window
-from pulse.plan.accents.affine_image import affine_image
 from pulse.plan.accents.derived import DerivedOutput
 from pulse.stream.descriptions.value_sets import NOTHING, UNDEFINED, Cut, ValueSet
 from pulse.stream.propagation.frame import Names, Tumbling

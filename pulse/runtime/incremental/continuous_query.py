@@ -24,6 +24,7 @@ from pulse.core.columns import Columns
 from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ends, in_other, is_over, keys_in
+from pulse.operators.inversion.needs import positions
 from pulse.operators.node import Node, walk
 from pulse.operators.output.diff import Changes, change_schema, difference
 from pulse.operators.relational.scan import Scan, scans
@@ -36,7 +37,6 @@ from pulse.runtime.execution.evaluator import FragmentEvaluation, Homes
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.predict.unknown_keys import Ends, bounded_only, ends_known, ends_of, without_bound
 from pulse.runtime.predict.unknown_keys import followed as followed
-from pulse.validation.inversion.needs import positions
 from pulse.validation.revisions.replay import KeyRevision, replaced
 
 FAR = 1 << 62

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pulse.core.errors import PulseError
+from pulse.operators.inversion.split_heuristics import check_known_to_workers
 from pulse.runtime.jobs.checkpoint import check_fingerprint
 from pulse.runtime.jobs.spec import Job
 from pulse.runtime.jobs.toml_tables import JobError
-from pulse.validation.inversion.split_heuristics import check_known_to_workers
 
 
 def check_for_spark(job: Job, frames: Collection[str] = ()) -> None:

@@ -31,6 +31,7 @@ from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
+from pulse.operators.inversion import split_heuristics
 from pulse.runtime.accents.declared_options import DeclaredKeysError, Keys, declared_keys
 from pulse.runtime.jobs.spec import DEFAULT_BUCKETS, DEFAULT_LATENESS, is_path
 from pulse.runtime.jobs.spec import Job as Job
@@ -39,7 +40,6 @@ from pulse.runtime.jobs.spec import StreamJob as StreamJob
 from pulse.runtime.jobs.toml_tables import JobError as JobError
 from pulse.runtime.jobs.toml_tables import JobTable, checked, option
 from pulse.stream.accents.policy import Policy
-from pulse.validation.inversion import split_heuristics
 from pulse.validation.revisions.history import BY_RADIUS
 
 SOURCES = ("files", "kafka", "socket", "rate", "frame")

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.needs import TUPLE_RATE
 from pulse.runtime.accents.follower import DecodedBatch, Follower
 from pulse.runtime.execution.exchange import ExchangeBatch
 from pulse.runtime.predict import state_schema as forms
@@ -26,7 +27,6 @@ from pulse.runtime.predict.stages import Stage
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.tuple_history import reach_back, solve, unpacked, updates_of
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.inversion.needs import TUPLE_RATE
 from pulse.validation.online.validator import ValidationCounts
 from pulse.validation.revisions.history import AcceptedTuples
 

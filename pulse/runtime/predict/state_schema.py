@@ -13,6 +13,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray
 from pulse.core.encoding.codec import StateEncodingError, refused
 from pulse.core.encoding.types import Registered, form_of
+from pulse.operators.inversion.needs import TUPLE_RATE
 from pulse.runtime.accents.follower import AccentSnapshot
 from pulse.runtime.accents.propagation import Ending
 from pulse.runtime.incremental.continuous_query import ContinuousQueryState
@@ -23,7 +24,6 @@ from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.state_registry import REGISTRY
 from pulse.runtime.predict.tuple_history import Packed, histories_of
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.inversion.needs import TUPLE_RATE
 from pulse.validation.online.validator import Validator, ValidatorState
 from pulse.validation.revisions.history import History, HistorySnapshot
 from pulse.validation.revisions.tuple_log import ChunkSnapshot

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 import pulse
 from pulse.cli import app
+from pulse.operators.inversion import split_heuristics
 from pulse.runtime.jobs.checkpoint import CheckpointError
 from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.jobs.toml_tables import JobError
 from pulse.runtime.predict.local_driver import run_local
-from pulse.validation.inversion import split_heuristics
 from tests.runtime.jobs.running_jobs import FILTER, ticks
 
 

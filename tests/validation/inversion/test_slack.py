@@ -28,9 +28,9 @@ from pulse.core.expression import (
     Or,
 )
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.split_heuristics import Split, equi, get
 from pulse.operators.relational.filter import FilterOperator
 from pulse.validation.inversion.slack import margins, shares_of_margin, slack
-from pulse.validation.inversion.split_heuristics import Split, equi, get
 from tests.plan.interpreting import value
 from tests.validation.streams import START, Stream, streams
 

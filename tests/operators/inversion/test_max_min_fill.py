@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.bounds import Absolute
 from pulse.core.expression import Arithmetic, Column, Comparison, Constant, Function
+from pulse.operators.inversion.max_min_fill import Limits
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.project import Project
 from pulse.plan.optimise import optimise
 from pulse.validation.inversion.inverter import invert
-from pulse.validation.inversion.max_min_fill import Limits
 from tests.validation.streams import Stream, evaluation, scan
 
 FREE = math.inf

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.validation.inversion import split_heuristics
-from pulse.validation.inversion.split_heuristics import (
+from pulse.operators.inversion import split_heuristics
+from pulse.operators.inversion.split_heuristics import (
     FLOOR,
     SplitError,
     SplitInput,

@@ -1,0 +1,1 @@
+"""Inversion of bounds: needs, splits, progressive filling."""
