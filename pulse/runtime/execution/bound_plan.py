@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -77,6 +78,10 @@ class BoundPlan:
         if self.rate is None:
             return self.columns.segment_schema(lineage=self.lineage)
         return self.columns.tuple_schema(self.query.select)
+
+    def check_end(self, emitted: Any) -> None:
+        """Raise if the results end at an accent, with those ``emitted``."""
+        self.accents.check_end(emitted)
 
     def producers(self, fragment: Fragment) -> tuple[tuple[int, Exchange, Fragment], ...]:
         """Return each exchange that the fragment reads, its arc, and the fragment that feeds it; twins are fed once."""

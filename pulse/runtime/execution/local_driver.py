@@ -22,11 +22,6 @@ Progress = Callable[[int, int], None]
 """Called with how many pieces of work are done, of how many."""
 
 
-def run(job: BoundPlan, progress: Progress | None = None) -> pa.Table:
-    """Return the result of a job."""
-    return pa.Table.from_batches(list(batches(job, progress)), schema=job.schema)
-
-
 def batches(job: BoundPlan, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the result of a job as it is computed."""
     yield from _run(job, job.fragments[-1], None, progress)

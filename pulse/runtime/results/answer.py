@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pulse.core import html
+from pulse.core.errors import PulseError
 from pulse.plan.accents.query_effects import Accented
 from pulse.plan.explain import Explanation, explain
 from pulse.plan.query import Query
@@ -15,8 +16,7 @@ from pulse.runtime.accents.query_units import AS_STORED, Evolution, follow
 from pulse.runtime.execution import local_driver
 from pulse.runtime.execution.bound_plan import BoundPlan, at_versions, prepare
 from pulse.runtime.execution.local_driver import Progress
-from pulse.runtime.io.table_writer import check, write_batches, write_frame
-from pulse.runtime.results.lazy_table import LazyTable, first_rows, is_small
+from pulse.runtime.results.lazy_table import LazyTable
 from pulse.runtime.results.notes import notes_of
 from pulse.store.model import Model
 from pulse.store.model_ref import ModelRef
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _SHOWN_ACCENTS = 20  # per stream, in explain
+_SHOWN = 10  # rows in a notebook
+_SMALL = 200_000  # at most so many segments of all streams are read to show rows in a notebook
 
 
 def degrees(paths: Mapping[str, str | ModelRef]) -> dict[tuple[str, str], int]:
@@ -77,15 +79,14 @@ class Answer(LazyTable):
         The rate is the query's ``SAMPLE EVERY``, or the advance of its windows; a selective query without either has no rate,
         which is an error here. Of points every tuple is returned, at its own instant.
         """
-        return self._run(self._prepared(tuples=True))
+        return super().tuples()
 
     def segments(self, *, lineage: bool | None = None) -> DataFrame | pa.Table:
         """Return result segments: keys, ``ref``, ``lo``, ``hi``, coefficients with ``a_err``, ``certainty``.
 
         With ``lineage``, also the ids, keys and ranges of the segments that caused each; default as the answer was created.
         """
-        wanted = self._lineage if lineage is None else lineage
-        return self._run(self._prepared(tuples=False, lineage=wanted))
+        return self._run(self._job(tuples=False, lineage=lineage))
 
     def revised(self, since: Any, **options: Any) -> RevisedAnswer:
         """Return the changes of this answer due to corrections since a version or a time; options as in
@@ -96,53 +97,6 @@ class Answer(LazyTable):
         return RevisedAnswer(
             self.query, self._paths, since, spark=self._spark, evolution=self._evolution, **options
         )
-
-    def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
-        """Return the first rows found, and whether there are more; work stops once they are found.
-
-        Parameters
-        ----------
-        count : number of rows, default 20
-        tuples : tuples (True) or segments (False); default tuples if the query has a rate
-        """
-        wanted = self.query.rate is not None if tuples is None else tuples
-        job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
-        if self._spark is None:
-            found: list[pa.RecordBatch] = []
-            for batch in local_driver.batches(job):
-                found.append(batch)
-                if sum(one.num_rows for one in found) > count:
-                    break
-            table = pa.Table.from_batches(found, schema=job.schema)
-        else:
-            from pulse.runtime.execution import spark_driver
-
-            table = self._collected(spark_driver.frame(self._spark(), job).limit(count + 1))
-        shown = table.slice(0, count), table.num_rows > count
-        if not shown[1]:
-            job.accents.check_end(shown[0])
-        return shown
-
-    def to_arrow(self) -> pa.Table:
-        """Collect the answer in this process: tuples if the query has a rate, else segments."""
-        return self._collected(self.tuples() if self.query.rate is not None else self.segments())
-
-    def reader(self) -> pa.RecordBatchReader:
-        """Return the rows of :meth:`to_arrow` batch by batch: in this process as they are found, from Spark once all have
-        arrived.
-        """
-        if self._spark is not None:
-            return self.to_arrow().to_reader()
-        job = self._prepared(
-            tuples=self.query.rate is not None, lineage=self._lineage and self.query.rate is None
-        )
-
-        def found() -> Iterator[pa.RecordBatch]:
-            for batch in local_driver.batches(job):
-                yield batch.cast(job.schema) if batch.schema != job.schema else batch
-            job.accents.check_end(None)
-
-        return pa.RecordBatchReader.from_batches(job.schema, found())
 
     def explain(self) -> Explanation:
         """Explain the plan with its parameter values, its equation systems and its shuffles; notebooks show the text as it is."""
@@ -164,30 +118,6 @@ class Answer(LazyTable):
         from pulse.validation.lineage_queries import causes
 
         return causes(self._collected(self.segments(lineage=True)), row)
-
-    def write(
-        self,
-        out: str,
-        *,
-        tuples: bool | None = None,
-        overwrite: bool = False,
-        progress: Progress | None = None,
-    ) -> int | None:
-        """Write the answer to a Parquet or CSV file; return the number of rows.
-
-        Parameters
-        ----------
-        out : name of the file; a name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted
-        tuples : tuples (True) or segments (False); default tuples if the query has a rate
-        overwrite : replace an existing file
-        progress : called with (done, total)
-        """
-        wanted = self.query.rate is not None if tuples is None else tuples
-        job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
-        check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
-        rows = self._written(job, out, overwrite=overwrite, progress=progress)
-        job.accents.check_end(out)
-        return rows
 
     def plot(self, **options: Any) -> Figure:
         """Plot the answer: values with their error, ranges with their certainty. Needs the extra ``plot``.
@@ -219,50 +149,42 @@ class Answer(LazyTable):
         shown = found if row is None else found.slice(row % max(found.num_rows, 1), 1)
         return plot_lineage(shown, behind, modelled=self.query.plan.columns.modelled, **options)
 
-    def __repr__(self) -> str:
-        engine = "in process" if self._spark is None else "on Spark"
+    def _described(self) -> str:
         if self.query.plan.columns.points:
             rate = "tuples at their own instants"
         elif self.query.rate is None:
             rate = "segments only (no rate)"
         else:
             rate = f"tuples every {self.query.rate / 1e6:g} s"
-        return (
-            f"Answer({' '.join(self.query.text.split())!r}; {', '.join(self.query.select)}; {rate}; {engine}, "
-            "runs when asked)"
-        )
+        return f"{', '.join(self.query.select)}; {rate}"
 
     def _repr_html_(self) -> str:
-        """Show the first rows where they cost next to nothing: never on Spark."""
-        return first_rows(self.head, self._spark is None and is_small(self.query, self._paths), repr(self))
+        """Show the first rows where they cost next to nothing: in this process, of small models, without exchanges."""
+        title = html.paragraph(repr(self))
+        try:
+            if self._spark is not None or not self._is_small():
+                return super()._repr_html_()
+            rows, more = self.head(_SHOWN)
+        except PulseError as e:
+            return title + html.paragraph(str(e))
+        footer = f"The first {rows.num_rows} rows; there are more." if more else f"{rows.num_rows} rows."
+        return title + html.arrow_table(rows) + html.paragraph(footer)
 
-    def _prepared(self, *, tuples: bool, lineage: bool = False) -> BoundPlan:
-        return prepare(self.query, self._paths, tuples=tuples, lineage=lineage, evolution=self._evolution)
+    def _is_small(self) -> bool:
+        job = self._job(tuples=False)
+        return (
+            len(job.fragments) == 1
+            and sum(stored.open().manifest.segments for stored in job.paths.values()) <= _SMALL
+        )
 
-    def _run(self, job: BoundPlan) -> DataFrame | pa.Table:
-        if self._spark is None:
-            result = local_driver.run(job)
-        else:
-            from pulse.runtime.execution import spark_driver
+    def _job(self, *, tuples: bool, lineage: bool | None = None) -> BoundPlan:
+        wanted = not tuples and (self._lineage if lineage is None else lineage)
+        return prepare(self.query, self._paths, tuples=tuples, lineage=wanted, evolution=self._evolution)
 
-            result = spark_driver.frame(self._spark(), job)
-        job.accents.check_end(result)
-        return result
+    def _batches(self, job: BoundPlan, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+        return local_driver.batches(job, progress)
 
-    def _written(self, job: BoundPlan, out: str, *, overwrite: bool, progress: Progress | None) -> int | None:
-        if self._spark is None:
-            return write_batches(local_driver.batches(job, progress), job.schema, out)
+    def _frame(self, spark: SparkSession, job: BoundPlan) -> DataFrame:
         from pulse.runtime.execution import spark_driver
-        from pulse.runtime.spark.progress import watched
 
-        frame = spark_driver.frame(self._spark(), job)
-        with watched(self._spark(), progress) if progress is not None else nullcontext():
-            return write_frame(frame, out, overwrite=overwrite)
-
-    def _collected(self, result: Any) -> pa.Table:
-        if isinstance(result, pa.Table):
-            return result
-        from pulse.runtime.spark.errors import translated
-
-        with translated():
-            return result.toArrow()
+        return spark_driver.frame(spark, job)

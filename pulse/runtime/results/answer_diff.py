@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,8 +24,7 @@ from pulse.runtime.incremental.version_diff_modes import (
     window_of,
 )
 from pulse.runtime.incremental.view import MODES, Proliferation
-from pulse.runtime.io.table_writer import check, write_batches, write_frame
-from pulse.runtime.results.lazy_table import LazyTable, first_rows
+from pulse.runtime.results.lazy_table import LazyTable
 from pulse.runtime.results.notes import notes_of
 from pulse.store.model_ref import ModelRef
 
@@ -87,10 +85,6 @@ class RevisedAnswer(LazyTable):
         }
         self._reports: list[Proliferation] = []
 
-    def job(self, *, tuples: bool) -> VersionDiff:
-        """Prepare the comparison of the two versions."""
-        return prepare_revised(self.query, self._paths, self._since, tuples=tuples, **self._to)
-
     @property
     def report(self) -> Proliferation | None:
         """Return how the revisions of the last run propagated, in this process with a ``mode``."""
@@ -104,91 +98,18 @@ class RevisedAnswer(LazyTable):
         found = (notes_of(self.query, {**self._paths, **models}) for models in sides)
         return tuple(dict.fromkeys(note for notes in found for note in notes))
 
-    def tuples(self) -> DataFrame | pa.Table:
-        """Return revisions of sampled tuples, window by window, at the query's rate."""
-        return self._run(self.job(tuples=True))
-
-    def segments(self) -> DataFrame | pa.Table:
-        """Return revisions of result segments."""
-        return self._run(self.job(tuples=False))
-
-    def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
-        """Return the first rows found, and whether there are more."""
-        job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
-        if self._spark is None:
-            found: list[pa.RecordBatch] = []
-            for batch in self._batches(job):
-                found.append(batch)
-                if sum(one.num_rows for one in found) > count:
-                    break
-            table = pa.Table.from_batches(found, schema=job.schema)
-        else:
-            from pulse.runtime.incremental.version_diff_spark import frame
-
-            table = _collected(frame(self._spark(), job).limit(count + 1))
-        shown = table.slice(0, count), table.num_rows > count
-        if not shown[1]:
-            job.check_end(shown[0])
-        return shown
-
-    def to_arrow(self) -> pa.Table:
-        """Collect the revisions in this process: of tuples if the query has a rate, else of segments."""
-        found = self.tuples() if self.query.rate is not None else self.segments()
-        return found if isinstance(found, pa.Table) else _collected(found)
-
-    def write(
-        self,
-        out: str,
-        *,
-        tuples: bool | None = None,
-        overwrite: bool = False,
-        progress: Progress | None = None,
-    ) -> int | None:
-        """Write the revisions to a Parquet or CSV file, or with Spark to a folder; return the number of rows.
-
-        Parameters
-        ----------
-        out : name of the file; with Spark a name that ends in ``/`` is a folder
-        tuples : tuples (True) or segments (False); default tuples if the query has a rate
-        overwrite : replace an existing file
-        progress : called with (done, total)
-        """
-        job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
-        check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
-        rows = self._written(job, out, overwrite, progress)
-        job.check_end(out)
-        return rows
-
-    def _written(self, job: VersionDiff, out: str, overwrite: bool, progress: Progress | None) -> int | None:
-        if self._spark is None:
-            return write_batches(self._batches(job, progress), job.schema, out)
-        from pulse.runtime.incremental.version_diff_spark import frame
-        from pulse.runtime.spark.progress import watched
-
-        made = frame(self._spark(), job)
-        with watched(self._spark(), progress) if progress is not None else nullcontext():
-            return write_frame(made, out, overwrite=overwrite)
-
-    def __repr__(self) -> str:
-        engine = "in process" if self._spark is None else "on Spark"
+    def _described(self) -> str:
         until = "".join(f", until {name} {self._to[name]}" for name in ("version", "as_of") if self._to[name])
         since = f"version {self._since}" if isinstance(self._since, int) else self._since
-        columns = ", ".join(("kind", *self.query.select))
-        return f"RevisedAnswer({' '.join(self.query.text.split())!r}; {columns}; since {since}{until}; {engine}, runs when asked)"
+        return f"{', '.join(('kind', *self.query.select))}; since {since}{until}"
 
-    def _repr_html_(self) -> str:
-        return first_rows(self.head, False, repr(self))
+    def _job(self, *, tuples: bool) -> VersionDiff:
+        return prepare_revised(self.query, self._paths, self._since, tuples=tuples, **self._to)
 
-    def _run(self, job: VersionDiff) -> DataFrame | pa.Table:
-        found: DataFrame | pa.Table
-        if self._spark is None:
-            found = pa.Table.from_batches(list(self._batches(job)), schema=job.schema)
-        else:
-            from pulse.runtime.incremental.version_diff_spark import frame
+    def _frame(self, spark: SparkSession, job: VersionDiff) -> DataFrame:
+        from pulse.runtime.incremental.version_diff_spark import frame
 
-            found = frame(self._spark(), job)
-        job.check_end(found)
-        return found
+        return frame(spark, job)
 
     def _batches(self, job: VersionDiff, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
         """Compute the revisions in this process and yield them piece by piece."""
@@ -219,10 +140,3 @@ def _read(path: str) -> pa.Table:
         raise PlanError(
             f"old results: {path}: {why}; give what `pulse query … --segments --out FILE.parquet` wrote before the revisions"
         ) from e
-
-
-def _collected(frame: DataFrame) -> pa.Table:
-    from pulse.runtime.spark.errors import translated
-
-    with translated():
-        return frame.toArrow()

@@ -1,43 +1,113 @@
-"""Provide lazy rows in the forms that other libraries accept: Arrow, pandas, Polars, and Arrow's PyCapsule protocol."""
+"""Compute the rows of a result on demand: as segments or tuples, in this process or on Spark."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from pulse.core import html
-from pulse.core.errors import PulseError
 from pulse.core.polars_frame import polars_frame
-from pulse.operators.node import Node
-from pulse.operators.relational.exchange import Exchange
-from pulse.operators.relational.scan import scans
-from pulse.plan.exchanges import place_exchanges
-from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.store.model import Model
-from pulse.store.model_ref import ModelRef
+from pulse.runtime.execution.local_driver import Progress
+from pulse.runtime.io.table_writer import check, write_batches, write_frame
 
 if TYPE_CHECKING:
     import pandas
     import polars
+    from pyspark.sql import DataFrame, SparkSession
 
-_SHOWN = 10  # rows in a notebook
-_SMALL = 200_000  # at most so many segments of all streams are read to show rows
+
+class ResultJob(Protocol):
+    """Prepared work that yields rows."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows."""
+
+    def check_end(self, emitted: Any) -> None:
+        """Raise if the results end at an accent, with those ``emitted``."""
 
 
 class LazyTable(ABC):
     """A table whose rows are computed when one of these methods is called."""
 
+    query: Query
+    _spark: Callable[[], SparkSession] | None  # None: in this process
+
     @abstractmethod
+    def _job(self, *, tuples: bool) -> Any:
+        """Prepare the work for tuples or segments: a :class:`ResultJob`."""
+
+    @abstractmethod
+    def _batches(self, job: Any, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in this process, as they are found."""
+
+    @abstractmethod
+    def _frame(self, spark: SparkSession, job: Any) -> DataFrame:
+        """Return the rows as a lazy frame."""
+
+    @abstractmethod
+    def _described(self) -> str:
+        """Describe columns and extent, for the representation."""
+
+    @property
+    def _has_rate(self) -> bool:
+        """Return whether there are tuples by default."""
+        return self.query.rate is not None
+
+    def tuples(self) -> DataFrame | pa.Table:
+        """Return sampled tuples, at the query's rate."""
+        return self._run(self._job(tuples=True))
+
+    def segments(self) -> DataFrame | pa.Table:
+        """Return result segments."""
+        return self._run(self._job(tuples=False))
+
+    def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
+        """Return the first rows found, and whether there are more; work stops once they are found.
+
+        Parameters
+        ----------
+        count : number of rows, default 20
+        tuples : tuples (True) or segments (False); default tuples if the query has a rate
+        """
+        job = self._job(tuples=self._has_rate if tuples is None else tuples)
+        if self._spark is None:
+            found: list[pa.RecordBatch] = []
+            for batch in self._batches(job):
+                found.append(batch)
+                if sum(one.num_rows for one in found) > count:
+                    break
+            table = pa.Table.from_batches(found, schema=job.schema)
+        else:
+            table = self._collected(self._frame(self._spark(), job).limit(count + 1))
+        shown = table.slice(0, count), table.num_rows > count
+        if not shown[1]:
+            job.check_end(shown[0])
+        return shown
+
     def to_arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table."""
+        """Collect the rows in this process: tuples if the query has a rate, else segments."""
+        return self._collected(self.tuples() if self._has_rate else self.segments())
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return the rows batch by batch, as they are found where possible."""
-        return self.to_arrow().to_reader()
+        """Return the rows of :meth:`to_arrow` batch by batch: in this process as they are found, from Spark once all have
+        arrived.
+        """
+        if self._spark is not None:
+            return self.to_arrow().to_reader()
+        job = self._job(tuples=self._has_rate)
+
+        def found() -> Iterator[pa.RecordBatch]:
+            for batch in self._batches(job):
+                yield batch.cast(job.schema) if batch.schema != job.schema else batch
+            job.check_end(None)
+
+        return pa.RecordBatchReader.from_batches(job.schema, found())
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return :meth:`to_arrow` as a pandas frame."""
@@ -51,28 +121,65 @@ class LazyTable(ABC):
         """Export to libraries that read the Arrow protocol: ``polars.DataFrame(answer)``, ``duckdb.sql("from answer")``."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
+    def write(
+        self,
+        out: str,
+        *,
+        tuples: bool | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> int | None:
+        """Write the rows to a Parquet or CSV file; return the number of rows.
 
-def is_small(query: Query, paths: Mapping[str, str | ModelRef]) -> bool:
-    """Return whether the first rows are cheap enough to show in a notebook automatically: no exchange, and small models."""
-    used = {scan.stream for scan in scans(query.plan)}
-    if _exchanges(place_exchanges(optimise(query.plan))):
-        return False
-    return sum(Model(paths[name]).manifest.segments for name in used) <= _SMALL
+        Parameters
+        ----------
+        out : name of the file; a name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted
+        tuples : tuples (True) or segments (False); default tuples if the query has a rate
+        overwrite : replace an existing file
+        progress : called with (done, total)
+        """
+        job = self._job(tuples=self._has_rate if tuples is None else tuples)
+        check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
+        if self._spark is None:
+            rows: int | None = write_batches(self._batches(job, progress), job.schema, out)
+        else:
+            frame = self._frame(self._spark(), job)
+            with self._watched(progress):
+                rows = write_frame(frame, out, overwrite=overwrite)
+        job.check_end(out)
+        return rows
 
+    def __repr__(self) -> str:
+        engine = "in process" if self._spark is None else "on Spark"
+        text = " ".join(self.query.text.split())
+        return f"{type(self).__name__}({text!r}; {self._described()}; {engine}, runs when asked)"
 
-def first_rows(head: Any, wanted: bool, title: str) -> str:
-    """Render HTML for notebooks: a title and the first rows, or that nothing has run."""
-    if not wanted:
-        return html.paragraph(title) + html.paragraph(
-            "Not run: call tuples(), segments(), head() or to_pandas()."
-        )
-    try:
-        rows, more = head(_SHOWN)
-    except PulseError as e:
-        return html.paragraph(title) + html.paragraph(str(e))
-    footer = f"The first {rows.num_rows} rows; there are more." if more else f"{rows.num_rows} rows."
-    return html.paragraph(title) + html.arrow_table(rows) + html.paragraph(footer)
+    def _repr_html_(self) -> str:
+        not_run = "Not run: call tuples(), segments(), head() or to_pandas()."
+        return html.paragraph(repr(self)) + html.paragraph(not_run)
 
+    def _run(self, job: ResultJob, progress: Progress | None = None) -> DataFrame | pa.Table:
+        result = self._result(job, progress)
+        job.check_end(result)
+        return result
 
-def _exchanges(node: Node) -> bool:
-    return isinstance(node, Exchange) or any(_exchanges(one) for one in node.inputs)
+    def _result(self, job: ResultJob, progress: Progress | None = None) -> DataFrame | pa.Table:
+        if self._spark is None:
+            return pa.Table.from_batches(list(self._batches(job, progress)), schema=job.schema)
+        return self._frame(self._spark(), job)
+
+    def _collected(self, result: DataFrame | pa.Table, progress: Progress | None = None) -> pa.Table:
+        if isinstance(result, pa.Table):
+            return result
+        from pulse.runtime.spark.errors import translated
+
+        with translated(), self._watched(progress):
+            return result.toArrow()
+
+    def _watched(self, progress: Progress | None) -> Any:
+        """Return a context that reports the progress of Spark."""
+        if progress is None or self._spark is None:
+            return nullcontext()
+        from pulse.runtime.spark.progress import watched
+
+        return watched(self._spark(), progress)

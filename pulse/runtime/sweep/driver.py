@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,6 @@ from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.fragment import result_of
 from pulse.runtime.execution.local_driver import Progress
 from pulse.runtime.execution.scan import Reading, as_scanned, read
-from pulse.runtime.io.table_writer import check, write_batches, write_frame
 from pulse.runtime.results.lazy_table import LazyTable
 from pulse.runtime.results.notes import notes_of
 from pulse.runtime.sweep.batched_variants import Tails, tails
@@ -226,7 +224,10 @@ class Sweep(LazyTable):
         self.query, self.grid = query, grid
         self._paths, self._spark = paths, spark
         self._bound = tuple(query.bind(values) for values in grid)  # raise for unfit values now
-        self._has_rate = all(one.rate is not None for one in self._bound)
+
+    @property
+    def _has_rate(self) -> bool:
+        return all(one.rate is not None for one in self._bound)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -237,44 +238,11 @@ class Sweep(LazyTable):
 
     def tuples(self, progress: Progress | None = None) -> DataFrame | pa.Table:
         """Return the sampled tuples of every variant; ``progress`` is called with (done, total)."""
-        return self._checked(self._job(tuples=True), progress)
+        return self._run(self._job(tuples=True), progress)
 
     def segments(self, progress: Progress | None = None) -> DataFrame | pa.Table:
         """Return the result segments of every variant; ``progress`` is called with (done, total)."""
-        return self._checked(self._job(tuples=False), progress)
-
-    def to_arrow(self) -> pa.Table:
-        """Collect the rows of every variant in this process: tuples if the query has a rate, else segments."""
-        found = self.tuples() if self._has_rate else self.segments()
-        if isinstance(found, pa.Table):
-            return found
-        from pulse.runtime.spark.errors import translated
-
-        with translated():
-            return found.toArrow()
-
-    def write(
-        self,
-        out: str,
-        *,
-        tuples: bool | None = None,
-        overwrite: bool = False,
-        progress: Progress | None = None,
-    ) -> int | None:
-        """Write the rows of every variant to a file; return the number of rows.
-
-        Parameters
-        ----------
-        out : name of a Parquet or CSV file; with Spark a name that ends in ``/`` is a folder, whose rows are not counted
-        tuples : tuples (True) or segments (False); default tuples if the query has a rate
-        overwrite : replace an existing file
-        progress : called with (done, total)
-        """
-        job = self._job(tuples=self._has_rate if tuples is None else tuples)
-        check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
-        rows = self._written(job, out, overwrite=overwrite, progress=progress)
-        job.check_end(out)
-        return rows
+        return self._run(self._job(tuples=False), progress)
 
     def summary(self, progress: Progress | None = None) -> pa.Table:
         """Return a row per variant: number of ``ranges`` in which it holds, their ``seconds``, ``certain_seconds``, and of each
@@ -284,14 +252,7 @@ class Sweep(LazyTable):
         (:func:`pulse.runtime.sweep.provenance.origin_of`).
         """
         job = self._job(tuples=self._has_rate, summary=True)
-        partial = self._run(job, progress)
-        if not isinstance(partial, pa.Table):
-            from pulse.runtime.spark.errors import translated
-            from pulse.runtime.spark.progress import watched
-
-            assert self._spark is not None
-            with translated(), watched(self._spark(), progress) if progress is not None else nullcontext():
-                partial = partial.toArrow()  # a row per unit and variant
+        partial = self._collected(self._result(job, progress), progress)  # a row per unit and variant
         table = _summary_table(self.grid, partial, job.jobs[0].columns.modelled)
         streams = {name: str(ModelRef.of(path).path) for name, path in self._paths.items()}
         parameters = {name: list(values) for name, values in self.grid.axes}
@@ -305,10 +266,9 @@ class Sweep(LazyTable):
 
         return plot_sweep(self.summary(), self.grid.names, value=value, **options)
 
-    def __repr__(self) -> str:
+    def _described(self) -> str:
         axes = ", ".join(f"{name} {_abbreviated(values)}" for name, values in self.grid.axes)
-        engine = "in process" if self._spark is None else "on Spark"
-        return f"Sweep({' '.join(self.query.text.split())!r}; {len(self.grid)} variants: {axes}; {engine}, runs when asked)"
+        return f"{len(self.grid)} variants: {axes}"
 
     def _repr_html_(self) -> str:
         rows = [(name, len(values), _abbreviated(values)) for name, values in self.grid.axes]
@@ -327,27 +287,13 @@ class Sweep(LazyTable):
         }
         return SweepJob(self.query, self._bound, self.grid, pinned, tuples, summary)
 
-    def _checked(self, job: SweepJob, progress: Progress | None) -> DataFrame | pa.Table:
-        result = self._run(job, progress)
-        job.check_end(result)
-        return result
+    def _batches(self, job: SweepJob, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+        return _in_process(job, progress)
 
-    def _written(self, job: SweepJob, out: str, *, overwrite: bool, progress: Progress | None) -> int | None:
-        if self._spark is None:
-            return write_batches(_in_process(job, progress), job.schema, out)
-        from pulse.runtime.execution import spark_driver
-        from pulse.runtime.spark.progress import watched
-
-        frame = spark_driver.sweep_frame(self._spark(), job)
-        with watched(self._spark(), progress) if progress is not None else nullcontext():
-            return write_frame(frame, out, overwrite=overwrite)
-
-    def _run(self, job: SweepJob, progress: Progress | None) -> DataFrame | pa.Table:
-        if self._spark is None:
-            return pa.Table.from_batches(list(_in_process(job, progress)), schema=job.schema)
+    def _frame(self, spark: SparkSession, job: SweepJob) -> DataFrame:
         from pulse.runtime.execution import spark_driver
 
-        return spark_driver.sweep_frame(self._spark(), job)
+        return spark_driver.sweep_frame(spark, job)
 
 
 def _in_process(sweep: SweepJob, progress: Progress | None) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,7 @@ def test_nothing_is_read_before_it_is_asked_for(stored: Model, monkeypatch: pyte
     def never(*_: object) -> None:
         raise AssertionError("work was begun")
 
-    monkeypatch.setattr(answer_module.local_driver, "run", never)
+    monkeypatch.setattr(answer_module.local_driver, "batches", never)
     answer = local().sql(SAMPLED, streams={"S": stored})
     assert "scan" in answer.explain().lower()
     with pytest.raises(AssertionError, match="work was begun"):

@@ -9,7 +9,7 @@ import pytest
 
 import pulse
 from pulse.runtime.accents.query_units import QueryAbortedError
-from pulse.runtime.results import lazy_table
+from pulse.runtime.results import answer as answers
 from pulse.runtime.results.answer import Answer
 from pulse.store.model import Model
 from tests.runtime.execution.asking import MACD, local, prices
@@ -82,7 +82,7 @@ def test_it_shows_none_on_spark_of_exchanges_or_of_large_models(
     assert "not started" in repr(session)
     pairs = "select A.symbol, B.symbol as other from S as A join S as B on (A.symbol <> B.symbol) where A.price > B.price"
     assert "Not run" in local().sql(pairs, streams={"S": stored})._repr_html_()
-    monkeypatch.setattr(lazy_table, "_SMALL", 3)
+    monkeypatch.setattr(answers, "_SMALL", 3)
     assert "Not run" in local().sql(SAMPLED, streams={"S": stored})._repr_html_()
 
 
@@ -109,3 +109,10 @@ def test_without_polars_it_says_what_to_do(stored: Model, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(pulse.PulseError, match="pip install polars"):
         local().sql(SAMPLED, streams={"S": stored}).to_polars()
+
+
+def test_the_first_rows_of_a_sweep_are_of_its_first_variants(stored: Model) -> None:
+    swept = local().sweep(MACD, streams={"S": stored}, short=[2, 4], long=12)
+    rows, more = swept.head(3)
+    assert more
+    assert rows == swept.to_arrow().slice(0, 3)
