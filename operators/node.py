@@ -20,6 +20,7 @@ from pulse.core.expression import TRUE, Expression, Parameter
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.output.sampling import as_points, sample
+from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.spatial_grid import PairHome
 
 N = TypeVar("N")
@@ -148,6 +149,15 @@ class Node:
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
         """Compute the output at multiples of ``every`` as points: several per instant where keys are merged."""
         return as_points(run.samples(self, every))
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        """Insert the exchanges that it and its inputs need; return the new node and the placement of its rows.
+
+        ``above`` are the windows up to the root of its fragment.
+        """
+        raise PlanError(f"plan: no exchanges can be placed around {type(self).__name__}; it has them already")
 
 
 class PlanEvaluation(Protocol):

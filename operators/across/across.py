@@ -6,12 +6,15 @@ from dataclasses import replace
 from functools import cached_property
 
 from pulse.core.columns import Columns
+from pulse.core.expression import columns_of
 from pulse.operators.across.base import AcrossKeys
 from pulse.operators.across.functions import OVER_RANGES, OVER_TUPLES
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.node import PlanEvaluation, Unary, is_selective, plan_node
+from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, is_selective, plan_node, walk
 from pulse.operators.output.sampling import sample
+from pulse.operators.placement import Placement, Placing
+from pulse.operators.relational.exchange import Exchange
 
 
 @plan_node
@@ -32,14 +35,7 @@ class Across(Unary):
 
     @cached_property
     def columns(self) -> Columns:
-        before = self.input.columns
-        key = tuple((name, type_) for name, type_ in before.key if name in self.by)
-        modelled = (
-            (self.output, f"{self.output}#count")
-            if self.phase == "partial" and self.function == "avg" and not before.points
-            else (self.output,)
-        )
-        return Columns(key, modelled, (), before.time, before.points)
+        return self.operator().columns(self.input.columns)
 
     # -- evaluation -----------------------------------------------------------------------------------------
 
@@ -71,3 +67,25 @@ class Across(Unary):
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
         below = run.instants(self.input, every, possible=is_selective(self.input) or run.possible)
         return self.operator(points=True).segments(below)
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        """Aggregate partially below the exchange and merge above it; neither where a group already lies together."""
+        below, place = self.input.place(placing, ())
+        if place.parts is not None and place.holds(self.by):
+            kept = tuple(part & frozenset(self.by) for part in place.parts)
+            return self.with_inputs((below,)), replace(place, parts=kept)
+        exchanged = Placement.exchanged(self.by)
+        if not self.operator().has_parts(in_doubt=_chosen_by_models(self.input)):
+            return self.with_inputs((Exchange(below, self.by),)), exchanged
+        partial = replace(self, input=below, phase="partial")
+        return replace(self, input=Exchange(partial, self.by), phase="merge"), exchanged
+
+
+def _chosen_by_models(node: Node) -> bool:
+    """Check whether a predicate on modelled attributes lies below: then the set of rows may be in doubt."""
+    return any(
+        columns_of(one.selection) & {name for below in one.inputs for name in below.columns.modelled}
+        for one in walk(node)
+    )

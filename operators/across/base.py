@@ -31,6 +31,10 @@ class AcrossKeys:
         """Return the output columns for an input with these columns."""
         return columns_by(before, self.by, (self.output,))
 
+    def has_parts(self, *, in_doubt: bool) -> bool:
+        """Return whether partial results can be merged; ``in_doubt``: the set of rows itself may be in doubt."""
+        return True
+
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments."""
         raise NotImplementedError

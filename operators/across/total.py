@@ -50,6 +50,10 @@ class Total(AcrossKeys):
         with_count = self.function == "avg" and self.phase == "partial"
         return columns_by(before, self.by, (self.output, self.count) if with_count else (self.output,))
 
+    def has_parts(self, *, in_doubt: bool) -> bool:
+        # A mean's bound where some rows are in doubt depends on their values; those of sums and counts combine to a far wider one.
+        return self.function != "avg" or not in_doubt
+
     def segments(self, relation: Relation) -> Relation:
         """Compute the totals of each group."""
         n = len(relation)

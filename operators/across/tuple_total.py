@@ -33,6 +33,10 @@ from pulse.operators.windows.tuple_window import PointWindow, point_rounding
 class PointTotal(AcrossKeys):
     """An aggregate of the points at each instant; the partial phase gathers points, the merge those of all parts."""
 
+    def has_parts(self, *, in_doubt: bool) -> bool:
+        # A mean's bound where rows are in doubt depends on their values; those of sums and counts combine to a far wider one.
+        return self.function != "avg" or not in_doubt
+
     def segments(self, relation: Relation) -> Relation:
         """Compute one point for each group and instant with points."""
         gathered = Gather("each", self.argument, self.output, self.by, self.phase).segments(relation)

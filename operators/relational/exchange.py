@@ -9,6 +9,12 @@ from pulse.core.columns import Columns
 from pulse.core.expression import Expression
 from pulse.operators.node import Duration, Node, Unary, plan_node, walk
 
+SHORTEST_BUCKET = 1_800_000_000
+"""Half an hour: the shortest time range of a grid cell."""
+
+BUCKET_PER_MARGIN = 3
+"""The minimum ratio of a bucket to its margin, so that the next bucket repeats at most a third of the work."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -24,6 +30,18 @@ class Grid:
     bucket: Duration
     margin: tuple[Duration, ...]  # summed: the windows above
     stretch: float = 1.0  # of the reach, as in :class:`Near`
+
+    @classmethod
+    def below(
+        cls,
+        windows: tuple[Duration, ...],
+        position: tuple[str, str] | None = None,
+        reach: Expression | None = None,
+        stretch: float = 1.0,
+    ) -> Grid:
+        """Return a grid below windows; its buckets are long compared with their sizes, as far as these are known."""
+        known = sum(size for size in windows if isinstance(size, int))
+        return cls(position, reach, max(SHORTEST_BUCKET, BUCKET_PER_MARGIN * known), windows, stretch)
 
 
 @plan_node

@@ -31,8 +31,9 @@ from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import without_hidden
 from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
 from pulse.operators.expressions.solve import Truths, positive, solve
-from pulse.operators.node import PlanEvaluation, Unary, plan_node
+from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, plan_node
 from pulse.operators.output.sampling import sample
+from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.on_samples import filter_samples
 
 
@@ -259,3 +260,9 @@ class Filter(Unary):
             return filter_samples(run.samples(self.input, every), self.predicate, possible=run.possible)
         worth = possible_rows(run.segments(self.input), self.predicate)
         return filter_samples(sample(worth, every), self.predicate, possible=run.possible)
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        below, place = self.input.place(placing, above)
+        return self.with_inputs((below,)), place

@@ -14,7 +14,9 @@ from pulse.core.expression import TRUE, Constant, Expression
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node, walk
+from pulse.operators.placement import ON_A_GRID, Placement, Placing
 from pulse.operators.relational.equi_join import JoinOperator, split_condition
+from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.on_samples import filter_samples, join_samples
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
@@ -131,6 +133,40 @@ class Join(Node):
             ]
             slack = APPROXIMATED * abs(reach) + max(errors)
         return Nearness(near.left, near.right, reach, near.window, slack)
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        (left, at), (right, other) = (one.place(placing, ()) for one in self.inputs)
+        together = at.joined(other, self.equal)
+        if together is not None:
+            return self.with_inputs((left, right)), together
+        if not self.equal:
+            grids = self._grids(above)
+            return self.with_inputs((Exchange(left, grids[0]), Exchange(right, grids[1]))), ON_A_GRID
+        # An exchanged side whose columns are all joined on stays in place; the other is exchanged to match.
+        pairs = at.matching(self.equal)
+        swapped = other.matching(tuple((b, a) for a, b in self.equal))
+        if pairs is not None:
+            right = Exchange(right, tuple(b for _, b in pairs))
+        elif swapped is not None:
+            pairs = tuple((a, b) for b, a in swapped)
+            left = Exchange(left, tuple(a for a, _ in pairs))
+        else:
+            pairs = self.equal
+            left, right = (
+                Exchange(left, tuple(a for a, _ in pairs)),
+                Exchange(right, tuple(b for _, b in pairs)),
+            )
+        return self.with_inputs((left, right)), Placement(None, tuple(frozenset(pair) for pair in pairs))
+
+    def _grids(self, above: tuple[Duration, ...]) -> tuple[Grid, Grid]:
+        """Return the grids of both sides, below some windows."""
+        near = self.near
+        if near is None:
+            return Grid.below(above), Grid.below(above)
+        left, right = (Grid.below(above, one, near.reach, near.stretch) for one in (near.left, near.right))
+        return left, right
 
 
 def joins(node: Node) -> tuple[Join, ...]:

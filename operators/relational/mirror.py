@@ -22,7 +22,8 @@ from pulse.core.columns import Columns
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.node import PlanEvaluation, Unary, plan_node
+from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, plan_node
+from pulse.operators.placement import ON_A_GRID, Placement, Placing
 
 
 @dataclass(frozen=True)
@@ -119,3 +120,9 @@ class Mirror(Unary):
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         return MirrorOperator(self.swaps).samples(run.samples(self.input, every))
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        # A mirrored row lies with its original, regardless of its own keys: as on a grid.
+        return self.with_inputs((self.input.place(placing, above)[0],)), ON_A_GRID

@@ -22,7 +22,8 @@ from pulse.core.schema import Role
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import Evaluation
-from pulse.operators.node import PlanEvaluation, Unary, plan_node
+from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, plan_node
+from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.on_samples import project_samples
 
 
@@ -121,3 +122,14 @@ class Project(Unary):
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         return project_samples(run.samples(self.input, every), self.outputs, self.columns)
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        below, place = self.input.place(placing, above)
+        if place.parts is not None:
+            named = [(name, e.name) for name, e in self.outputs if isinstance(e, Column)]
+            gone = {old for _, old in named} | {name for name, _ in self.hidden}
+            parts = [{new for new, old in named if old in part} | (part - gone) for part in place.parts]
+            place = replace(place, parts=tuple(map(frozenset, parts)))
+        return self.with_inputs((below,)), place

@@ -9,7 +9,8 @@ from functools import cached_property
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Expression, Parameter
 from pulse.core.time import format_instant
-from pulse.operators.node import Node, plan_node, transform, walk
+from pulse.operators.node import Duration, Node, plan_node, transform, walk
+from pulse.operators.placement import Placement, Placing
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,13 @@ class Scan(Node):
 
     is_leaf = True
     is_stored = True
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        version = "" if self.at is None else f" {self.at}"
+        source, keys = placing.layout(self.stream, version, self.stored.key_names)
+        return self, Placement(source, tuple(frozenset({f"{self.alias}.{name}"}) for name in keys))
 
 
 def as_of(node: Node, at: AsOf) -> Node:

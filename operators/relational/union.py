@@ -22,8 +22,10 @@ from pulse.core.segment.order import Ranges, find_overlap
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OverlappingInputsError
-from pulse.operators.node import Node, PlanEvaluation, plan_node
+from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node
 from pulse.operators.output.sampling import sample
+from pulse.operators.placement import Placement, Placing
+from pulse.operators.relational.exchange import Exchange
 
 
 @dataclass(frozen=True)
@@ -104,3 +106,18 @@ class Union(Node):
 
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
         return UnionOperator().instants([run.instants(one, every) for one in self.members])
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        """Leave members in place if all are of one stream and name its stored key by the same columns; else exchange by key."""
+        members, places = zip(*(one.place(placing, ()) for one in self.members), strict=True)
+        first = places[0]
+        found = {
+            (place.source, place.positions(one.columns.key_names))
+            for one, place in zip(members, places, strict=True)
+        }
+        if len(found) == 1 and first.source is not None and first.parts is not None:
+            return self.with_inputs(members), first
+        exchanged = tuple(Exchange(one, one.columns.key_names) for one in members)
+        return self.with_inputs(exchanged), Placement.exchanged(self.columns.key_names)

@@ -10,6 +10,7 @@ from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, is_selective, plan_node
+from pulse.operators.placement import Placement, Placing
 from pulse.operators.windows.base import WindowFunction
 from pulse.operators.windows.functions import OVER_RANGES, OVER_TUPLES
 
@@ -74,3 +75,9 @@ class Window(Unary):
         """Return the rows of its input. Over tuples certainty depends also on those that only possibly take part."""
         points = self.input.columns.points
         return run.segments(self.input, possible or (points and is_selective(self.input)))
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
+        below, place = self.input.place(placing, (*above, self.size))
+        return self.with_inputs((below,)), place

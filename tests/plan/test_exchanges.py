@@ -10,10 +10,10 @@ from hypothesis import event, given, settings
 
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node, PlanError, walk
+from pulse.operators.relational import exchange
 from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.scan import Scan
-from pulse.plan import exchanges
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments, leaves
 from pulse.plan.optimise import optimise
@@ -91,8 +91,8 @@ def check_leaves(plan: Node) -> None:
 @pytest.fixture(autouse=True)
 def short_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """So short that the ten seconds of data fall into several."""
-    monkeypatch.setattr(exchanges, "SHORTEST_BUCKET", 2 * SECOND)
-    monkeypatch.setattr(exchanges, "BUCKET_PER_MARGIN", 1)
+    monkeypatch.setattr(exchange, "SHORTEST_BUCKET", 2 * SECOND)
+    monkeypatch.setattr(exchange, "BUCKET_PER_MARGIN", 1)
 
 
 @settings(max_examples=200)

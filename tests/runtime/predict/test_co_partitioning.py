@@ -51,6 +51,11 @@ def predictor(text: str, **keys: dict[str, str]) -> Predictor:
             None,
         ),
         (
+            "select symbol, price from A union all select symbol, price from B",
+            {"A": SYMBOL, "B": SYMBOL},
+            {"A": ("symbol",), "B": ("symbol",)},
+        ),
+        (
             "select A.symbol as a, B.symbol as b from A join B on (A.price < B.price)",
             {"A": SYMBOL, "B": SYMBOL},
             None,
