@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, dataclass_transform
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Expression, Parameter
+from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.output.sampling import as_points, sample
@@ -158,6 +159,17 @@ class Node:
         ``above`` are the windows up to the root of its fragment.
         """
         raise PlanError(f"plan: no exchanges can be placed around {type(self).__name__}; it has them already")
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    @property
+    def read_columns(self) -> tuple[Columns, ...]:
+        """Return the columns of what it reads: its inputs' outputs, or a stored stream."""
+        return tuple(one.columns for one in self.inputs)
+
+    def handling(self) -> Handling:
+        """Return how it handles accents."""
+        raise PlanError(f"accents: expected a plan before rewriting, got {type(self).__name__}")
 
 
 class PlanEvaluation(Protocol):

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from pulse.core.columns import Columns
 from pulse.core.expression import columns_of
+from pulse.operators.accent_handling import Handling, aggregate_handling
 from pulse.operators.across.base import AcrossKeys
 from pulse.operators.across.functions import OVER_RANGES, OVER_TUPLES
 from pulse.operators.data.relation import Relation
@@ -81,6 +82,12 @@ class Across(Unary):
             return self.with_inputs((Exchange(below, self.by),)), exchanged
         partial = replace(self, input=below, phase="partial")
         return replace(self, input=Exchange(partial, self.by), phase="merge"), exchanged
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def handling(self) -> Handling:
+        kept = (*self.by, self.input.columns.time)
+        return aggregate_handling(self.function, self.argument, kept, self.operator().derived_output())
 
 
 def _chosen_by_models(node: Node) -> bool:

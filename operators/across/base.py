@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pulse.core.columns import Columns
+from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.grouping import columns_by
 from pulse.operators.data.relation import Relation
 
@@ -38,3 +39,9 @@ class AcrossKeys:
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments."""
         raise NotImplementedError
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def derived_output(self) -> DerivedOutput:
+        """Return how the output follows alterations of the argument: here as the argument itself."""
+        return DerivedOutput.aggregated(self.output, self.argument, lambda map: map)

@@ -29,6 +29,7 @@ from pulse.kernels.pieces.add import add_pieces
 from pulse.kernels.pieces.align import align
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
+from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.across.base import AcrossKeys
 from pulse.operators.across.membership import LARGEST, SUMS, mean_bound, member_columns, presence, sum_bound
 from pulse.operators.data.grouping import about_own_start, columns_by, regroup
@@ -139,6 +140,13 @@ class Total(AcrossKeys):
         sizes = np.where(np.diff(groups) > 0, np.append(np.diff(rows.offsets), 0)[groups[:-1]], 0)
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         return replace(rows, keys=keys, offsets=offsets)
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def derived_output(self) -> DerivedOutput:
+        if self.function == "avg":
+            return super().derived_output()
+        return DerivedOutput.summed(self.output, self.argument)
 
 
 _ROUNDED = {"err", "up", "down", "up_alone", "down_alone"}

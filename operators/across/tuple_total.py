@@ -22,6 +22,7 @@ from pulse.core.instants import split
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans
+from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.across.base import AcrossKeys
 from pulse.operators.across.gather import Gather
 from pulse.operators.across.membership import LARGEST, SUMS, mean_bound, member_columns, sum_bound
@@ -97,6 +98,11 @@ class PointTotal(AcrossKeys):
             return sum_bound(of) * GROWN + point_rounding(x, values, tail, head, None)
         members = np.where(of["held"] > 0, of["held"], of["every"])
         return mean_bound(of, values, values) * GROWN + point_rounding(x, values, tail, head, members)
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def derived_output(self) -> DerivedOutput:
+        return PointWindow(self.function, self.argument, self.output, 1).derived_output()
 
 
 def _rounded_up(a: FloatArray, b: FloatArray, e: FloatArray) -> FloatArray:

@@ -23,9 +23,10 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.columns import Columns
-from pulse.core.expression import TRUE, Expression
+from pulse.core.expression import TRUE, Expression, columns_of
 from pulse.core.instants import tolerances
 from pulse.kernels.polynomial.interval_sets import IntervalSets, complement, intersect
+from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import without_hidden
@@ -35,6 +36,7 @@ from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, plan_nod
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.on_samples import filter_samples
+from pulse.stream.propagation.signature import Signature
 
 
 @dataclass(frozen=True)
@@ -266,3 +268,8 @@ class Filter(Unary):
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         below, place = self.input.place(placing, above)
         return self.with_inputs((below,)), place
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def handling(self) -> Handling:
+        return Handling(Signature.select(*sorted(columns_of(self.predicate))))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pulse.core.columns import Columns
+from pulse.operators.accent_handling import Handling
 from pulse.operators.node import Node, plan_node
+from pulse.stream.propagation.signature import Signature
 
 
 @plan_node
@@ -23,3 +25,8 @@ class Intersect(Node):
     @property
     def columns(self) -> Columns:
         return self.left.columns
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def handling(self) -> Handling:
+        return Handling(Signature.intersect())

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pulse.core.columns import Columns
-from pulse.core.expression import TRUE, Constant, Expression
+from pulse.core.expression import TRUE, Constant, Expression, columns_of
+from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node, walk
@@ -20,6 +21,8 @@ from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.on_samples import filter_samples, join_samples
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
+from pulse.stream.propagation.frame import Names
+from pulse.stream.propagation.signature import Signature
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,14 @@ class Join(Node):
             return Grid.below(above), Grid.below(above)
         left, right = (Grid.below(above, one, near.reach, near.stretch) for one in (near.left, near.right))
         return left, right
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def handling(self) -> Handling:
+        needed = columns_of(self.condition) | {name for pair in self.equal for name in pair}
+        signature = Signature("join", foundation=Names.of(*needed), sides=2, exclusive=True)
+        # Columns that a join made equal use the left name, so that accents of both sides match.
+        return Handling(signature, names={right: left for left, right in self.equal})
 
 
 def joins(node: Node) -> tuple[Join, ...]:

@@ -17,14 +17,17 @@ from functools import cached_property
 import pyarrow as pa
 
 from pulse.core.columns import Columns
-from pulse.core.expression import Column, Constant, Expression
+from pulse.core.expression import Column, Constant, Expression, columns_of
 from pulse.core.schema import Role
+from pulse.operators.accent_handling import DerivedOutput, Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import Evaluation
 from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, plan_node
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.on_samples import project_samples
+from pulse.stream.propagation.frame import Names
+from pulse.stream.propagation.signature import Signature
 
 
 @dataclass(frozen=True)
@@ -133,3 +136,30 @@ class Project(Unary):
             parts = [{new for new, old in named if old in part} | (part - gone) for part in place.parts]
             place = replace(place, parts=tuple(map(frozenset, parts)))
         return self.with_inputs((below,)), place
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def handling(self) -> Handling:
+        before = self.input.columns
+        fixed = {*before.key_names, *before.unmodelled_names}
+        columns = [(name, e) for name, e in self.outputs if isinstance(e, Column) and e.name in fixed]
+        names = {before.time: self.time}
+        for name, e in reversed(columns):
+            names[e.name] = name
+        kept = {*before.key_names, before.time, *(e.name for _, e in columns)}
+        made = [
+            (name, e)
+            for name, e in self.outputs
+            if (name, e) not in columns and name in self.columns.modelled
+        ]
+        used = {name for _, e in made for name in columns_of(e)}
+        signature = Signature(
+            "project", accumulator=Names.all_but(*kept), ignored=Names.all_but(*kept, *used)
+        )
+        held = "its output would need several scales at once, and keeps its units"
+        unmodelled = [name for name in before.unmodelled_names if name in kept]
+        outputs = (
+            *(DerivedOutput.computed(name, e, before) for name, e in made),
+            *(DerivedOutput.unaltered(name, name) for name in unmodelled),
+        )
+        return Handling(signature, outputs, names, held)

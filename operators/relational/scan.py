@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pulse.core.columns import Columns
-from pulse.core.expression import TRUE, Expression, Parameter
+from pulse.core.expression import TRUE, Column, Expression, Parameter, columns_of
+from pulse.core.expression import transform as transform_expression
 from pulse.core.time import format_instant
+from pulse.operators.accent_handling import DerivedOutput, Handling
 from pulse.operators.node import Duration, Node, plan_node, transform, walk
 from pulse.operators.placement import Placement, Placing
+from pulse.stream.propagation.signature import Signature
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,43 @@ class Scan(Node):
         version = "" if self.at is None else f" {self.at}"
         source, keys = placing.layout(self.stream, version, self.stored.key_names)
         return self, Placement(source, tuple(frozenset({f"{self.alias}.{name}"}) for name in keys))
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    @property
+    def read_columns(self) -> tuple[Columns, ...]:
+        return (self.stored,)
+
+    def handling(self) -> Handling:
+        own, prefix = self.stored, f"{self.alias}."
+        made = {name: _by_own_names(e, prefix) for name, e in self.models}
+        names = {name: f"{prefix}{name}" for name in (*own.names, own.time, *made)}
+        used = {name for e in made.values() for name in columns_of(e)}
+        signature = Signature.scan(
+            key=own.key_names,
+            time=own.time,
+            modelled=tuple(own.modelled),
+            unmodelled=own.unmodelled_names,
+            needed=used & set(own.unmodelled_names),
+        )
+        if not made:
+            return Handling(signature, names=names, stream=self.stream)
+        modelled = dict.fromkeys((*own.modelled, *made))
+        unmodelled = [name for name in own.unmodelled_names if name not in used]
+        outputs = (
+            *(DerivedOutput.computed(name, made.get(name, Column(name)), own) for name in modelled),
+            *(DerivedOutput.unaltered(name, name) for name in unmodelled),
+        )
+        return Handling(signature, outputs, names, stream=self.stream)
+
+
+def _by_own_names(expression: Expression, prefix: str) -> Expression:
+    """Remove the alias from an expression's columns."""
+
+    def change(e: Expression) -> Expression:
+        return Column(e.name.removeprefix(prefix)) if isinstance(e, Column) else e
+
+    return transform_expression(expression, change)
 
 
 def as_of(node: Node, at: AsOf) -> Node:

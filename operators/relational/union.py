@@ -19,6 +19,7 @@ import numpy as np
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
 from pulse.core.segment.order import Ranges, find_overlap
+from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OverlappingInputsError
@@ -26,6 +27,7 @@ from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.exchange import Exchange
+from pulse.stream.propagation.signature import Signature
 
 
 @dataclass(frozen=True)
@@ -121,3 +123,8 @@ class Union(Node):
             return self.with_inputs(members), first
         exchanged = tuple(Exchange(one, one.columns.key_names) for one in members)
         return self.with_inputs(exchanged), Placement.exchanged(self.columns.key_names)
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def handling(self) -> Handling:
+        return Handling(Signature.union(len(self.members)))

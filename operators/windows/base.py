@@ -11,6 +11,7 @@ import numpy as np
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import CertaintyArray
 from pulse.core.columns import Columns
+from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 
@@ -52,6 +53,12 @@ class WindowFunction:
     ) -> list[Samples]:
         """Compute the results of windows that differ in size and output only, in one pass."""
         return [one.samples(relation, every) for one in windows]
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def derived_output(self) -> DerivedOutput:
+        """Return how the output follows alterations of the argument: here as the argument itself."""
+        return DerivedOutput.aggregated(self.output, self.argument, lambda map: map)
 
 
 def least_certain(certainty: CertaintyArray, first: IntArray, last: IntArray) -> CertaintyArray:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -29,11 +30,13 @@ from pulse.kernels.pieces.window_cover import largest_of_spans
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN, SMALL, TERM, TINY, UNIT, evaluation, magnitudes
 from pulse.kernels.windows.integral import window_integral
+from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError
 from pulse.operators.windows.base import WindowFunction, least_certain
 from pulse.operators.windows.on_grid import integrals_samples
+from pulse.stream.units.affine import Affine
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,16 @@ class Integral(WindowFunction):
         largest: FloatArray = np.maximum(np.maximum(evaluate(e, e_lo), evaluate(e, e_hi)), 0.0)
         drift = rows.drift.get(self.argument)
         return largest if drift is None else np.minimum(largest, drift[head] + drift[tail])
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def derived_output(self) -> DerivedOutput:
+        if self.function == "avg":
+            return super().derived_output()
+        seconds = Fraction(self.size, 1_000_000)
+        return DerivedOutput.aggregated(
+            self.output, self.argument, lambda map: Affine(map.a, map.b * seconds)
+        )
 
 
 _EPSILON = 2.0 * UNIT

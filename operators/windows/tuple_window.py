@@ -26,6 +26,7 @@ from pulse.core.instants import split
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN, SMALL, TINY, UNIT
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_closings, window_pieces
+from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError, OperatorError
@@ -152,6 +153,15 @@ class PointWindow(WindowFunction):
             f"window {self.function}({self.argument}): the result for {where} is beyond the range of floating-point "
             "numbers; scale the attribute down first"
         )
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def derived_output(self) -> DerivedOutput:
+        if self.function == "count":
+            return DerivedOutput.unaltered(self.output, self.argument)
+        if self.function == "sum":
+            return DerivedOutput.summed(self.output, self.argument)
+        return super().derived_output()
 
 
 def point_rounding(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
 from pulse.core.columns import Columns
+from pulse.operators.accent_handling import Handling, SlidingHandling, aggregate_handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, is_selective, plan_node
@@ -81,3 +83,13 @@ class Window(Unary):
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         below, place = self.input.place(placing, (*above, self.size))
         return self.with_inputs((below,)), place
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def handling(self) -> Handling:
+        before = self.input.columns
+        assert isinstance(self.size, int)
+        window = SlidingHandling(before.time, before.time, Fraction(self.size))
+        kept = (*before.key_names, before.time)
+        output = self.operator.derived_output()
+        return aggregate_handling(self.function, self.argument, kept, output, window)

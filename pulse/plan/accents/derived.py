@@ -1,27 +1,15 @@
-"""Outputs that an operator computes from its input's attributes, and their units when those are altered (semantics 8.1, 8.2)."""
+"""Track the units of outputs that an operator computes, as its inputs' attributes are altered (semantics 8.1, 8.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from pulse.operators.accent_handling import DerivedOutput
 from pulse.stream.accents.accents import Accent, AlterData, Control, Primitive
 from pulse.stream.descriptions.description import FALSE, Description
 from pulse.stream.units.affine import IDENTITY, Affine
 from pulse.stream.units.unit_map import Units
-
-
-@dataclass(frozen=True)
-class DerivedOutput:
-    """An output ``name`` computed from ``inputs``; ``combine`` returns its map from theirs, or None where there is none.
-
-    With ``single`` the map of one alteration alone is enough: the output follows step by step.
-    """
-
-    name: str
-    inputs: tuple[str, ...]
-    combine: Callable[[Mapping[str, Affine]], Affine | None]
-    single: bool = False
 
 
 @dataclass

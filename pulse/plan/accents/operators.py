@@ -11,9 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pulse.operators.node import Node
-from pulse.operators.relational.scan import Scan
 from pulse.plan.accents.derived import Derived, renamed
-from pulse.plan.accents.signatures import Handling, handling
 from pulse.plan.accents.trace import Verdict, ended, verdict_words
 from pulse.plan.show import line
 from pulse.stream.accents.accents import Control, is_alteration
@@ -46,32 +44,29 @@ class Operator:
         self,
         node: Node,
         inputs: list[Operator],
-        domain: Domain,
+        domains: Mapping[str, Domain],
         mode: Mode,
-        stream: str = "",
-        careful: bool = False,
+        careful: frozenset[str] = frozenset(),
     ) -> None:
-        self._careful = careful  # descriptions may use attributes with units: every accent updates the state
-        self.inputs, self.stream, self.label = inputs, stream, line(node)
-        self._how: Handling = handling(node)
+        self._how = node.handling()
+        self.inputs, self.stream, self.label = inputs, self._how.stream, line(node)
+        # Descriptions may use attributes with units: every accent updates the state.
+        self._careful = self.stream in careful
         self._derived = Derived(self._how.outputs) if self._how.outputs is not None else None
         self.straight = True  # whether every accent so far passed unchanged, regardless of earlier ones
         self._state: State | None = None
-        self.domain = domain
+        self.domain = domains.get(self.stream, NO_PROMISES)
         signature = self._how.signature
         if signature is not None:
-            domains = [one.domain for one in inputs] or [domain]
-            common = domains[0]
-            for other in domains[1:]:
-                common = common.and_(other) if signature.exclusive else common.or_(other)
-            read = [one.columns for one in node.inputs] or [
-                node.stored if isinstance(node, Scan) else node.columns
-            ]
-            schemas = [(*one.names, one.time) for one in read]
+            promised = [one.domain for one in inputs] or [self.domain]
+            schemas = [(*one.names, one.time) for one in node.read_columns]
             self._state = State.start(
-                replace(signature, operator=self.label), *schemas, domain=common, mode=mode
+                replace(signature, operator=self.label),
+                *schemas,
+                domain=signature.common(*promised),
+                mode=mode,
             )
-            self.domain = signature.domain(*domains)
+            self.domain = signature.domain(*promised)
         names = self._how.names
         self.domain = Domain.from_values(
             {names.get(name, name): values for name, values in self.domain.promises}
@@ -79,7 +74,7 @@ class Operator:
 
     def push(self, stream: str, control: Control, verdicts: list[Verdict] | None) -> list[Control]:
         """Return the accents that come out when an accent of a stream comes in."""
-        came = [[control]] if self.stream == stream and not self.inputs else []
+        came = [[control]] if self.stream == stream else []
         came = came or [one.push(stream, control, verdicts) for one in self.inputs]
         if not any(came):
             return []
@@ -161,8 +156,7 @@ def operator_of(
 ) -> Operator:
     """Build the operators of a plan from its top; every accent of ``careful`` streams updates their state."""
     inputs = [operator_of(one, domains, mode, careful) for one in node.inputs]
-    stream = str(getattr(node, "stream", ""))
-    return Operator(node, inputs, domains.get(stream, NO_PROMISES), mode, stream, stream in careful)
+    return Operator(node, inputs, domains, mode, careful)
 
 
 def every_operator(root: Operator) -> Iterator[Operator]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pulse.core.time import format_instant
-from pulse.plan.accents.signatures import Handling
+from pulse.operators.accent_handling import Handling
 from pulse.stream.accents.accents import Accent, AddAttribute, Control, DropAttribute, is_alteration
 from pulse.stream.propagation.signature import Signature
 
@@ -64,8 +64,8 @@ def verdict_words(how: Handling, came: list[Control], out: list[Control], stays:
         return "leaves it out: its output has no such attribute"
     if stays:
         return f"holds it: {how.held}"
-    if how.signature is not None and how.signature.operator == "scan" and names:
-        return _at_scan(how.signature, came, names)
+    if how.signature is not None and how.stream and names:
+        return _of_stored(how.signature, came, names)
     if (
         how.outputs is not None
         and how.signature is not None
@@ -79,8 +79,8 @@ def verdict_words(how: Handling, came: list[Control], out: list[Control], stays:
     return "absorbs it"
 
 
-def _at_scan(signature: Signature, came: list[Control], names: set[str]) -> str:
-    """Describe what a scan does with an accent that it does not pass."""
+def _of_stored(signature: Signature, came: list[Control], names: set[str]) -> str:
+    """Describe what the reader of a stored stream does with an accent that it does not pass."""
     if any(isinstance(one, Accent) and isinstance(one.primitive, AddAttribute) for one in came):
         return "absorbs it: the model begins with it"
     if all(name in signature.absorbed for name in names):

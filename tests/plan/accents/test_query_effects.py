@@ -13,9 +13,9 @@ from pulse.core.expression import Arithmetic, Column, Constant, Function, Negati
 from pulse.core.time import parse_instant
 from pulse.kernels.pieces.step_maps import apply_steps
 from pulse.language import parse
+from pulse.operators.accent_handling import SlidingHandling
 from pulse.operators.expressions.affine_image import affine_image
 from pulse.plan.accents.query_effects import accented
-from pulse.plan.accents.signatures import SlidingHandling
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import Domain
