@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pulse.operators.windows.base import WindowFunction
+from pulse.operators.windows.ends import End, TupleEnd
 from pulse.operators.windows.extremum import Extremum
 from pulse.operators.windows.integral import Integral
 from pulse.operators.windows.tuple_window import PointWindow
@@ -12,8 +13,11 @@ OVER_RANGES: dict[str, type[WindowFunction]] = {
     "max": Extremum,
     "sum": Integral,
     "avg": Integral,
+    "first": End,
+    "last": End,
 }
 
-OVER_TUPLES: dict[str, type[WindowFunction]] = dict.fromkeys(
-    ("min", "max", "sum", "avg", "count"), PointWindow
-)
+OVER_TUPLES: dict[str, type[WindowFunction]] = {
+    **dict.fromkeys(("min", "max", "sum", "avg", "count"), PointWindow),
+    **dict.fromkeys(("first", "last"), TupleEnd),
+}

@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,9 +40,11 @@ FUNCTIONS = ("min", "max", "sum", "avg", "count")
 class PointWindow(WindowFunction):
     """A window aggregate over points: ``function`` of ``argument``, windows of ``size`` microseconds, named ``output``."""
 
+    known: ClassVar[tuple[str, ...]] = FUNCTIONS
+
     def __post_init__(self) -> None:
-        if self.function not in FUNCTIONS:
-            raise OperatorError(f"window: expected one of {', '.join(FUNCTIONS)}, got '{self.function}'")
+        if self.function not in self.known:
+            raise OperatorError(f"window: expected one of {', '.join(self.known)}, got '{self.function}'")
 
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments in the closing time."""
@@ -108,20 +111,20 @@ class PointWindow(WindowFunction):
         e = relation.err[self.argument]
         sure, held = relation.certainty == CERTAIN, relation.certainty >= LIKELY
         if sure.all():
-            values, err = self._of(x, e, tail, head)
+            values, err = self.reduce(x, e, tail, head)
             return values, err, np.full(len(tail), CERTAIN, np.uint8)
         # Use the rows on the model; in a window without any, the possible ones.
         some = aggregate_spans(held.astype(np.float64), tail, head, MAX) > 0.0
-        values, err = self._of(x, e, tail, head)
+        values, err = self.reduce(x, e, tail, head)
         mine = np.flatnonzero(held)
         first, last = (np.searchsorted(mine, ends) for ends in (tail[some], head[some]))
-        values[some], err[some] = self._of(x[mine], e[mine], first, last)
+        values[some], err[some] = self.reduce(x[mine], e[mine], first, last)
         doubted = aggregate_spans((~sure).astype(np.float64), tail, head, MAX) > 0.0
         err = np.where(doubted, err + self._doubt(x, e, ~sure, tail, head), err)
         certainty = np.where(some, np.where(doubted, LIKELY, CERTAIN), POSSIBLE).astype(np.uint8)
         return values, err, certainty
 
-    def _of(
+    def reduce(
         self, x: FloatArray, e: FloatArray, tail: IntArray, head: IntArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return values and bounds of spans of rows that all take part."""

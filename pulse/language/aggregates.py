@@ -20,6 +20,7 @@ from pulse.language.keys import equal_keys
 from pulse.language.outputs import readable_name
 from pulse.language.scope import Attribute, Scope
 from pulse.operators.across.across import Across
+from pulse.operators.across.functions import OVER_RANGES as ACROSS
 from pulse.operators.node import Duration, Node
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.project import Project
@@ -61,6 +62,8 @@ def bind_aggregates(
     whole = {labels[key] for key in keys} >= set(labels.values())
     if whole and window is None:
         _no_window(found[0], scope, node)
+    if not whole and not base.columns.points:
+        _check_across(found, scope)
     parts = [_aggregated(base, names[call.argument], call, None if whole else keys, window) for call in calls]
     return _joined(parts, calls), _Grouped(scope, calls, keys, labels)
 
@@ -150,6 +153,17 @@ def _check_count(call: exp.Anonymous, scope: Scope, node: Node) -> None:
     """Check that count applies to tuples."""
     if call.this == "count" and not node.columns.points:
         Binder(scope, "another aggregate").aggregate(call)
+
+
+def _check_across(calls: list[exp.Anonymous], scope: Scope) -> None:
+    """Check that each function aggregates across keys at an instant."""
+    for call in calls:
+        if str(call.this) not in ACROSS:
+            raise wrong(
+                f"{call.this} is of one key: group by all keys, or aggregate across keys with {', '.join(ACROSS)}",
+                scope.text,
+                call,
+            )
 
 
 def _anything(scope: Scope) -> Expression:

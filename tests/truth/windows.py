@@ -111,6 +111,21 @@ def _extrema_over(track: Track, name: str, start: Any, stop: Any, function: str)
     return result
 
 
+def window_ends(track: Track, name: str, size: int, advance: int, function: str) -> tuple[Any, Any]:
+    """Closing times, and the value as each window opens (``first``), or its limit as it closes (``last``)."""
+    t = closing_times(track, size, advance)
+    return t, ends_over(track, name, t - size, t, function)
+
+
+def ends_over(track: Track, name: str, start: Any, stop: Any, function: str) -> Any:
+    """Values at ``start``, or limits from the left at ``stop``, each within one run."""
+    if not len(start):
+        return np.zeros(0)
+    if function == "first":
+        return track.inside(name, np.searchsorted(track.begin, start, side="right") - 1, start)
+    return track.inside(name, np.searchsorted(track.begin, stop, side="left") - 1, stop)
+
+
 def union_runs(all_tracks: Iterable[Track]) -> tuple[Any, Any]:
     """Stretches of time in which some key has a value."""
     parts = [one.runs for one in all_tracks]
