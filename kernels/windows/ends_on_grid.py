@@ -191,4 +191,7 @@ def window_ends_every(
     if m < 0:
         raise ValueError("ref, lo, hi: expected pieces in order of time, without overlaps")
     group, first, starts = stretches
-    return WindowEnds(group[:m], first[:m], starts[: m + 1], *(column[:count] for column in out))
+    values, widths, tail, head = out
+    return WindowEnds(
+        group[:m], first[:m], starts[: m + 1], values[:count], widths[:count], tail[:count], head[:count]
+    )

@@ -8,15 +8,18 @@ from pulse.operators.across.gather import Gather
 from pulse.operators.across.total import Total
 from pulse.operators.across.tuple_total import PointTotal
 
+EACH = "each"
+"""The points of all keys, unchanged: for windows over the tuples of a group, not a function of queries."""
+
 OVER_RANGES: dict[str, type[AcrossKeys]] = {
     "min": Envelope,
     "max": Envelope,
     "sum": Total,
     "avg": Total,
-    "each": Gather,
+    EACH: Gather,
 }
 
 OVER_TUPLES: dict[str, type[AcrossKeys]] = {
     **dict.fromkeys(("min", "max", "sum", "avg", "count"), PointTotal),
-    "each": Gather,
+    EACH: Gather,
 }

@@ -7,7 +7,7 @@ Each aggregate is computed on its own over one common input, and the results are
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -20,7 +20,7 @@ from pulse.language.keys import equal_keys
 from pulse.language.outputs import readable_name
 from pulse.language.scope import Attribute, Scope
 from pulse.operators.across.across import Across
-from pulse.operators.across.functions import OVER_RANGES as ACROSS
+from pulse.operators.across.functions import EACH, OVER_RANGES, OVER_TUPLES
 from pulse.operators.node import Duration, Node
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.project import Project
@@ -62,8 +62,8 @@ def bind_aggregates(
     whole = {labels[key] for key in keys} >= set(labels.values())
     if whole and window is None:
         _no_window(found[0], scope, node)
-    if not whole and not base.columns.points:
-        _check_across(found, scope)
+    if not whole and not (window is not None and base.columns.points):
+        _check_across(found, scope, OVER_TUPLES if base.columns.points else OVER_RANGES)
     parts = [_aggregated(base, names[call.argument], call, None if whole else keys, window) for call in calls]
     return _joined(parts, calls), _Grouped(scope, calls, keys, labels)
 
@@ -155,12 +155,13 @@ def _check_count(call: exp.Anonymous, scope: Scope, node: Node) -> None:
         Binder(scope, "another aggregate").aggregate(call)
 
 
-def _check_across(calls: list[exp.Anonymous], scope: Scope) -> None:
+def _check_across(calls: list[exp.Anonymous], scope: Scope, functions: Collection[str]) -> None:
     """Check that each function aggregates across keys at an instant."""
     for call in calls:
-        if str(call.this) not in ACROSS:
+        if str(call.this) not in functions:
+            public = ", ".join(one for one in functions if one != EACH)
             raise wrong(
-                f"{call.this} is of one key: group by all keys, or aggregate across keys with {', '.join(ACROSS)}",
+                f"{call.this} is of one key, over a window: group by all keys, or aggregate across them with {public}",
                 scope.text,
                 call,
             )
@@ -197,7 +198,7 @@ def _aggregated(
 ) -> Node:
     if across is not None:
         # The tuples of all keys are aggregated at once: results of windows over some of them cannot be merged.
-        function = "each" if window is not None and base.columns.points else call.function
+        function = EACH if window is not None and base.columns.points else call.function
         base, argument = Across(base, function, argument, call.output, across), call.output
     if window is not None:
         base = Window(base, call.function, argument, call.output, *window)
