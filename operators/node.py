@@ -10,7 +10,7 @@ accents, revision, explanation. Walks over plans call these methods and name no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, dataclass_transform
 
@@ -20,14 +20,23 @@ from pulse.core.expression import TRUE, Expression, Parameter
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.expressions.predicates import equates_model
+from pulse.operators.expressions.symmetry import Renaming
 from pulse.operators.output.sampling import as_points, sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.spatial_grid import PairHome
+from pulse.operators.time_range import TimeRange
 
 N = TypeVar("N")
 
 Duration = int | Parameter
 """Microseconds, or a parameter for them."""
+
+Predicates = tuple[Expression, ...]
+"""Predicates that all must hold."""
+
+Swaps = tuple[tuple[str, str], ...]
+"""Pairs of columns to exchange."""
 
 
 class PlanError(PulseError, ValueError):
@@ -151,6 +160,89 @@ class Node:
         """Compute the output at multiples of ``every`` as points: several per instant where keys are merged."""
         return as_points(run.samples(self, every))
 
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def change_predicates(self, change: Callable[[Expression], Expression]) -> Node:
+        """Return the node with its own predicates changed."""
+        return self
+
+    def change_outputs(self, change: Callable[[Expression], Expression]) -> Node:
+        """Return the node with the expressions of its outputs changed, except where that would change an output's role."""
+        return self
+
+    def expanded(self) -> Node:
+        """Return the operators that evaluate it, for a node that is composed of others."""
+        return self
+
+    def merged(self) -> Node:
+        """Return its input if it changes nothing, or one node for both where one is enough."""
+        return self
+
+    @property
+    def has_equation(self) -> bool:
+        """Return whether an equation, in it or below, reduces results to single instants."""
+        own = equates_model(self.selection, self.columns)
+        return own or any(one.has_equation for one in self.inputs)
+
+    def push(self, predicates: Predicates, push_into: PushInto) -> tuple[Node, Predicates]:
+        """Push predicates on the output into the inputs, where they keep their meaning; return also those that stay above."""
+        return self.with_inputs(tuple(push_into(one, ()) for one in self.inputs)), predicates
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        """Compute only the wanted columns, and keys. By default a node needs all columns of its inputs."""
+        return self.with_inputs(tuple(one.prune_columns(set(one.columns.names)) for one in self.inputs))
+
+    def prune_time(self, wanted: TimeRange) -> Node:
+        """Read only the times that results in the wanted range depend on."""
+        return self.with_inputs(tuple(one.prune_time(wanted) for one in self.inputs))
+
+    def prune_keys(self) -> Node:
+        """Let the input read only the keys that the node's predicates accept."""
+        return self
+
+    def take_key_predicates(self, predicates: Predicates) -> tuple[Node, Predicates]:
+        """Read only the keys that predicates on the output accept; return also those that it cannot decide."""
+        return self, predicates
+
+    def reads_only(self, predicate: Expression) -> bool:
+        """Return whether the predicate holds for all it reads, by the range of times alone."""
+        return False
+
+    def bound_pairs(self, value: Expression, bound: Expression, window: Duration) -> Node:
+        """Limit pairs of keys below to those for which ``value < bound`` can hold in the output.
+
+        A ``window`` other than 0 is that of an average above, which the bound is on.
+        """
+        return self
+
+    def stretch_pairs(self, stretch: float) -> Node:
+        """Lengthen the distance within which it pairs keys by the factor of a plane."""
+        return self
+
+    def equal_keys(self) -> dict[str, Hashable]:
+        """Return a label for every key column; keys of one label are equal in all rows.
+
+        Keys not known to be equal have labels of their own, which is always safe.
+        """
+        return {name: name for name in self.columns.key_names}
+
+    def names_in(self, other: Node) -> Renaming | None:
+        """Return the names of its columns (and time) in another plan that is equal except for names; None if it is not."""
+        return None
+
+    def names_by_place(self, other: Node) -> Renaming:
+        """Return the names of its columns (and time) in a plan that has the same ones in the same order."""
+        a, b = self.columns, other.columns
+        return dict(zip((*a.names, a.time), (*b.names, b.time), strict=True))
+
+    def one_way_round(self) -> tuple[Node, Swaps] | None:
+        """Return the node for half of its pairs, and the columns to exchange for the others; None if it is not symmetric."""
+        return None
+
+    def mirrored(self, exchanged: Renaming) -> Swaps | None:
+        """Return the columns of its output that are exchanged if those of its input are; None if that is not all that changes."""
+        return None
+
     # -- placement ------------------------------------------------------------------------------------------
 
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
@@ -170,6 +262,10 @@ class Node:
     def handling(self) -> Handling:
         """Return how it handles accents."""
         raise PlanError(f"accents: expected a plan before rewriting, got {type(self).__name__}")
+
+
+PushInto = Callable[[Node, Predicates], Node]
+"""Filters a node by predicates, which it pushes down as far as possible."""
 
 
 class PlanEvaluation(Protocol):

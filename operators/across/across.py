@@ -10,16 +10,17 @@ from pulse.core.expression import columns_of
 from pulse.operators.accent_handling import Handling, aggregate_handling
 from pulse.operators.across.base import AcrossKeys
 from pulse.operators.across.functions import OVER_RANGES, OVER_TUPLES
+from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, is_selective, plan_node, walk
+from pulse.operators.node import Duration, Node, PlanEvaluation, is_selective, plan_node, walk
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.exchange import Exchange
 
 
 @plan_node
-class Across(Unary):
+class Across(Aggregate):
     """``function`` of ``argument`` over all keys that share ``by``, at each instant: envelope, sum or mean of those present.
 
     ``each``, of points, leaves them unchanged: a window above is over the tuples of all these keys.
@@ -28,9 +29,6 @@ class Across(Unary):
     same function (for ``avg``: sums and counts), which are merged.
     """
 
-    function: str
-    argument: str
-    output: str
     by: tuple[str, ...]
     phase: str = "whole"  # or "partial" (below an exchange) and "merge" (above it)
 
@@ -68,6 +66,13 @@ class Across(Unary):
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
         below = run.instants(self.input, every, possible=is_selective(self.input) or run.possible)
         return self.operator(points=True).segments(below)
+
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        if self.phase == "merge":  # of all columns of the partial results
+            return self.with_inputs((self.input.prune_columns(set(self.input.columns.names)),))
+        return super().prune_columns(wanted)
 
     # -- placement ------------------------------------------------------------------------------------------
 

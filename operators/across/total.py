@@ -52,7 +52,7 @@ class Total(AcrossKeys):
         return columns_by(before, self.by, (self.output, self.count) if with_count else (self.output,))
 
     def has_parts(self, *, in_doubt: bool) -> bool:
-        # A mean's bound where some rows are in doubt depends on their values; those of sums and counts combine to a far wider one.
+        # A mean's bound where some rows are in doubt depends on their values; those of sums and counts combine to a wider one.
         return self.function != "avg" or not in_doubt
 
     def segments(self, relation: Relation) -> Relation:

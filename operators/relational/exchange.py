@@ -11,7 +11,6 @@ from pulse.operators.node import Duration, Node, Unary, plan_node, walk
 
 SHORTEST_BUCKET = 1_800_000_000
 """Half an hour: the shortest time range of a grid cell."""
-
 BUCKET_PER_MARGIN = 3
 """The minimum ratio of a bucket to its margin, so that the next bucket repeats at most a third of the work."""
 
@@ -61,6 +60,11 @@ class Exchange(Unary):
     @property
     def of_one_instant(self) -> bool:
         return not isinstance(self.by, Grid)
+
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        return self.with_inputs((self.input.prune_columns(wanted),))
 
 
 def exchanges(node: Node) -> tuple[Exchange, ...]:

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.columns import Columns
-from pulse.core.expression import TRUE, Expression, columns_of
+from pulse.core.expression import TRUE, Constant, Expression, all_of, columns_of, conjuncts
 from pulse.core.instants import tolerances
 from pulse.kernels.polynomial.interval_sets import IntervalSets, complement, intersect
 from pulse.operators.accent_handling import Handling
@@ -32,10 +32,12 @@ from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import without_hidden
 from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
 from pulse.operators.expressions.solve import Truths, positive, solve
-from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, plan_node
+from pulse.operators.expressions.symmetry import Renaming, equal_as, swaps_of
+from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.on_samples import filter_samples
+from pulse.operators.time_range import TimeRange
 from pulse.stream.propagation.signature import Signature
 
 
@@ -263,6 +265,48 @@ class Filter(Unary):
         worth = possible_rows(run.segments(self.input), self.predicate)
         return filter_samples(sample(worth, every), self.predicate, possible=run.possible)
 
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def change_predicates(self, change: Callable[[Expression], Expression]) -> Node:
+        return Filter(self.input, change(self.predicate))
+
+    def merged(self) -> Node:
+        if isinstance(self.predicate, Constant) and self.predicate.value is True:
+            return self.input
+        if isinstance(self.input, Filter):
+            return Filter(self.input.input, all_of((self.input.predicate, self.predicate)))
+        return self
+
+    def push(self, predicates: Predicates, push_into: PushInto) -> tuple[Node, Predicates]:
+        return push_into(self.input, (*conjuncts(self.predicate), *predicates)), ()
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        return self.with_inputs((self.input.prune_columns(wanted | columns_of(self.predicate)),))
+
+    def prune_time(self, wanted: TimeRange) -> Node:
+        own = conjuncts(self.predicate)
+        below = self.input.prune_time(wanted.where(own, self.columns.time))
+        return filtered(below, tuple(one for one in own if not below.reads_only(one)))
+
+    def prune_keys(self) -> Node:
+        return filtered(*self.input.take_key_predicates(conjuncts(self.predicate)))
+
+    def bound_pairs(self, value: Expression, bound: Expression, window: Duration) -> Node:
+        return self.with_inputs((self.input.bound_pairs(value, bound, window),))
+
+    def equal_keys(self) -> dict[str, Hashable]:
+        return self.input.equal_keys()
+
+    def names_in(self, other: Node) -> Renaming | None:
+        if not isinstance(other, Filter):
+            return None
+        names = self.input.names_in(other.input)
+        return names if names is not None and equal_as(self.predicate, other.predicate, names) else None
+
+    def mirrored(self, exchanged: Renaming) -> Swaps | None:
+        same = equal_as(self.predicate, self.predicate, exchanged)
+        return swaps_of(exchanged, self.columns.names) if same else None
+
     # -- placement ------------------------------------------------------------------------------------------
 
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
@@ -273,3 +317,8 @@ class Filter(Unary):
 
     def handling(self) -> Handling:
         return Handling(Signature.select(*sorted(columns_of(self.predicate))))
+
+
+def filtered(node: Node, predicates: Predicates) -> Node:
+    """Return the node's output where all predicates hold; the node itself if there are none."""
+    return Filter(node, all_of(predicates)) if predicates else node

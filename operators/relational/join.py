@@ -6,39 +6,27 @@ Equal keys are joined by :mod:`~pulse.operators.relational.equi_join`, others by
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import cached_property
 
 from pulse.core.columns import Columns
-from pulse.core.expression import TRUE, Constant, Expression, columns_of
+from pulse.core.expression import TRUE, Constant, Expression, all_of, columns_of, conjuncts
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node, walk
+from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, plan_node, walk
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
 from pulse.operators.relational.equi_join import JoinOperator, split_condition
 from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.filter import FilterOperator
+from pulse.operators.relational.join_predicates import distribute
+from pulse.operators.relational.near import Near, near_by
 from pulse.operators.relational.on_samples import filter_samples, join_samples
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
+from pulse.operators.relational.symmetric_pairs import one_way_condition
 from pulse.stream.propagation.frame import Names
 from pulse.stream.propagation.signature import Signature
-
-
-@dataclass(frozen=True)
-class Near:
-    """Two positions that a predicate requires within ``reach`` of each other, for the grid of a pair join.
-
-    ``left`` and ``right`` are the columns (x, y) of each side. ``window`` is 0 where the predicate bounds the distance at the
-    instant itself; else microseconds: it bounds the average over a window that long, so the smallest distance in it.
-    ``stretch`` is the factor by which the plane of the positions may lengthen a distance (:class:`pulse.core.plane.Plane`).
-    """
-
-    left: tuple[str, str]
-    right: tuple[str, str]
-    reach: Expression
-    window: Duration = 0
-    stretch: float = 1.0
 
 
 @plan_node
@@ -136,6 +124,54 @@ class Join(Node):
             ]
             slack = APPROXIMATED * abs(reach) + max(errors)
         return Nearness(near.left, near.right, reach, near.window, slack)
+
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def change_predicates(self, change: Callable[[Expression], Expression]) -> Node:
+        return replace(self, condition=change(self.condition))
+
+    def push(self, predicates: Predicates, push_into: PushInto) -> tuple[Node, Predicates]:
+        pushed = distribute((*conjuncts(self.condition), *predicates), self.left, self.right, self.equal)
+        return replace(
+            self,
+            left=push_into(self.left, pushed.left),
+            right=push_into(self.right, pushed.right),
+            equal=pushed.equal,
+            condition=all_of(pushed.stays),
+        ), ()
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        used = wanted | columns_of(self.condition)
+        if self.near is not None:
+            used |= {*self.near.left, *self.near.right}
+        return self.with_inputs((self.left.prune_columns(used), self.right.prune_columns(used)))
+
+    def bound_pairs(self, value: Expression, bound: Expression, window: Duration) -> Node:
+        near = near_by(value, bound, window, self.left.columns, self.right.columns)
+        if self.equal or near is None or not near.prunes_more(self.near):
+            return self
+        return replace(self, near=near)
+
+    def stretch_pairs(self, stretch: float) -> Node:
+        return self if self.near is None else replace(self, near=replace(self.near, stretch=stretch))
+
+    def equal_keys(self) -> dict[str, Hashable]:
+        labels: dict[str, Hashable] = {n: ("left", label) for n, label in self.left.equal_keys().items()}
+        labels |= {n: ("right", label) for n, label in self.right.equal_keys().items()}
+        for left, right in self.equal:
+            old, new = labels[right], labels[left]
+            labels = {name: new if label == old else label for name, label in labels.items()}
+        return labels
+
+    def one_way_round(self) -> tuple[Node, Swaps] | None:
+        names = None if self.equal else self.left.names_in(self.right)
+        near = self.near
+        if names is None or (near is not None and tuple(names[name] for name in near.left) != near.right):
+            return None
+        condition = one_way_condition(self.condition, names, self.left.columns, self.right.columns)
+        if condition is None:
+            return None
+        return replace(self, condition=condition), tuple((n, names[n]) for n in self.left.columns.names)
 
     # -- placement ------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from pulse.core.columns import Columns
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, plan_node
+from pulse.operators.node import Duration, Node, PlanEvaluation, Swaps, Unary, plan_node
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
 
 
@@ -98,7 +98,7 @@ class Mirror(Unary):
     pairs of a stream with itself are solved one way round, ``R.id < S.id``, and mirrored.
     """
 
-    swaps: tuple[tuple[str, str], ...]
+    swaps: Swaps
 
     @property
     def columns(self) -> Columns:
@@ -121,8 +121,25 @@ class Mirror(Unary):
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         return MirrorOperator(self.swaps).samples(run.samples(self.input, every))
 
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        other = self.exchanged
+        below = self.input.prune_columns(wanted | {other[name] for name in wanted & other.keys()})
+        swaps = tuple((a, b) for a, b in self.swaps if a in below.columns.names)
+        return Mirror(below, swaps)
+
     # -- placement ------------------------------------------------------------------------------------------
 
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         # A mirrored row lies with its original, regardless of its own keys: as on a grid.
         return self.with_inputs((self.input.place(placing, above)[0],)), ON_A_GRID
+
+
+def lift_mirror(node: Node) -> Node:
+    """Move a mirror from below a node to above it, where the node treats both columns of each swap alike."""
+    below = node.inputs[0] if len(node.inputs) == 1 else node
+    if not isinstance(below, Mirror) or below is node:
+        return node
+    swaps = node.mirrored(below.exchanged)
+    return node if swaps is None else Mirror(node.with_inputs((below.input,)), swaps)

@@ -11,19 +11,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from pulse.core.columns import Columns
-from pulse.core.expression import Column, Constant, Expression, columns_of
+from pulse.core.expression import Column, Constant, Expression, columns_of, renamed
 from pulse.core.schema import Role
 from pulse.operators.accent_handling import DerivedOutput, Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import Evaluation
-from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, plan_node
+from pulse.operators.expressions.symmetry import Renaming, called, equal_as, normal, swaps_of
+from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.on_samples import project_samples
 from pulse.stream.propagation.frame import Names
@@ -125,6 +127,67 @@ class Project(Unary):
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         return project_samples(run.samples(self.input, every), self.outputs, self.columns)
+
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def below(self, expression: Expression) -> Expression:
+        """Rewrite an expression over the output to one over the input."""
+        names: dict[str, Expression] = {self.time: Column(self.input.columns.time)}
+        return renamed(expression, names | dict(self.outputs))
+
+    def change_outputs(self, change: Callable[[Expression], Expression]) -> Node:
+        # ``x * 1`` of a key ``x`` is modelled, ``x`` is a key: such an output stays.
+        before = self.input.columns
+        outputs = []
+        for name, expression in self.outputs:
+            changed = change(expression)
+            renames = isinstance(changed, Column) and before.role(changed.name) is not Role.MODELLED
+            outputs.append((name, expression if renames else changed))
+        return replace(self, outputs=tuple(outputs))
+
+    def merged(self) -> Node:
+        same = all(expression == Column(name) for name, expression in self.outputs)
+        return self.input if same and self.columns == self.input.columns else self
+
+    def push(self, predicates: Predicates, push_into: PushInto) -> tuple[Node, Predicates]:
+        return self.with_inputs((push_into(self.input, tuple(map(self.below, predicates))),)), ()
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        kept = wanted | set(self.columns.key_names)
+        outputs = tuple((name, e) for name, e in self.outputs if name in kept)
+        used = {name for _, e in outputs for name in columns_of(e)}
+        return replace(self, input=self.input.prune_columns(used), outputs=outputs)
+
+    def bound_pairs(self, value: Expression, bound: Expression, window: Duration) -> Node:
+        return self.with_inputs((self.input.bound_pairs(self.below(value), bound, window),))
+
+    def equal_keys(self) -> dict[str, Hashable]:
+        before = self.input.equal_keys()
+        names = {name: e.name for name, e in self.outputs if isinstance(e, Column)}
+        return {name: before.get(names.get(name, name), ("made", name)) for name in self.columns.key_names}
+
+    def names_in(self, other: Node) -> Renaming | None:
+        if not isinstance(other, Project) or len(self.outputs) != len(other.outputs):
+            return None
+        names = self.input.names_in(other.input)
+        if names is None:
+            return None
+        pairs = zip(self.outputs, other.outputs, strict=True)
+        return self.names_by_place(other) if all(equal_as(a, b, names) for (_, a), (_, b) in pairs) else None
+
+    def mirrored(self, exchanged: Renaming) -> Swaps | None:
+        """Pair each output with its mirror image; equal ones in order. None if an image is no output."""
+        outputs = dict(self.outputs)
+        of: dict[Expression, list[str]] = {}
+        for name in self.columns.names:
+            of.setdefault(normal(outputs.get(name, Column(name))), []).append(name)
+        found: Renaming = {}
+        for expression, names in of.items():
+            images = of.get(normal(called(expression, exchanged)), [])
+            if len(images) != len(names):
+                return None
+            found |= {a: b for a, b in zip(names, images, strict=True) if a != b}
+        return swaps_of(found, self.columns.names)
 
     # -- placement ------------------------------------------------------------------------------------------
 

@@ -7,12 +7,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pulse.core.columns import Columns
-from pulse.core.expression import TRUE, Column, Expression, Parameter, columns_of
+from pulse.core.expression import (
+    TRUE,
+    Column,
+    Comparison,
+    Expression,
+    Instant,
+    Parameter,
+    all_of,
+    columns_of,
+    conjuncts,
+)
 from pulse.core.expression import transform as transform_expression
 from pulse.core.time import format_instant
 from pulse.operators.accent_handling import DerivedOutput, Handling
-from pulse.operators.node import Duration, Node, plan_node, transform, walk
+from pulse.operators.expressions.predicates import compares_keys
+from pulse.operators.expressions.symmetry import Renaming, called, equal_as
+from pulse.operators.node import Duration, Node, Predicates, plan_node, transform, walk
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.time_range import TimeRange
 from pulse.stream.propagation.signature import Signature
 
 
@@ -68,6 +81,48 @@ class Scan(Node):
 
     is_leaf = True
     is_stored = True
+
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def change_predicates(self, change: Callable[[Expression], Expression]) -> Node:
+        return replace(self, keys=change(self.keys))
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        prefix, have = f"{self.alias}.", self.columns
+        attributes = tuple(name.removeprefix(prefix) for name in (*have.modelled, *have.unmodelled_names))
+        models = tuple((name, e) for name, e in self.models if prefix + name in wanted)
+        read = wanted | {name for _, e in models for name in columns_of(e)}
+        kept = tuple(name for name in attributes if prefix + name in read)
+        return self if kept == attributes else replace(self, models=models, attributes=kept)
+
+    def prune_time(self, wanted: TimeRange) -> Node:
+        read = TimeRange(self.start, self.end).within(wanted)
+        return replace(self, start=read.start, end=read.end)
+
+    def reads_only(self, predicate: Expression) -> bool:
+        match predicate:
+            case Comparison(">=", Column(name), Instant(at)) if name == self.columns.time:
+                return self.start is not None and self.start >= at
+            case Comparison("<", Column(name), Instant(at)) if name == self.columns.time:
+                return self.end is not None and self.end <= at
+        return False
+
+    def take_key_predicates(self, predicates: Predicates) -> tuple[Node, Predicates]:
+        own = self.columns.key_names
+        taken = [one for one in predicates if compares_keys(one, own)]
+        keys = all_of(dict.fromkeys((*conjuncts(self.keys), *taken)))
+        rest = tuple(one for one in predicates if one not in taken)
+        return (replace(self, keys=keys) if taken else self), rest
+
+    def names_in(self, other: Node) -> Renaming | None:
+        if not isinstance(other, Scan):
+            return None
+        stored = (*self.stored.names, self.stored.time, *(name for name, _ in self.models))
+        names = {f"{self.alias}.{name}": f"{other.alias}.{name}" for name in stored}
+        models = tuple((name, called(expression, names)) for name, expression in self.models)
+        there = replace(self, alias=other.alias, models=models, keys=other.keys)
+        same = there == other and equal_as(self.keys, other.keys, names)
+        return self.names_by_place(other) if same else None
 
     # -- placement ------------------------------------------------------------------------------------------
 

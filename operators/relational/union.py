@@ -23,7 +23,8 @@ from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OverlappingInputsError
-from pulse.operators.node import Duration, Node, PlanEvaluation, plan_node
+from pulse.operators.expressions.symmetry import called
+from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.exchange import Exchange
@@ -108,6 +109,13 @@ class Union(Node):
 
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
         return UnionOperator().instants([run.instants(one, every) for one in self.members])
+
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def push(self, predicates: Predicates, push_into: PushInto) -> tuple[Node, Predicates]:
+        names = [self.names_by_place(one) for one in self.members]
+        own = [tuple(called(p, here) for p in predicates) for here in names]
+        return Union(tuple(map(push_into, self.members, own))), ()
 
     # -- placement ------------------------------------------------------------------------------------------
 

@@ -36,6 +36,11 @@ class WindowFunction:
     shares_pass: ClassVar[bool] = False
     """Whether windows of several sizes over one input are sampled in one pass (:meth:`samples_together`)."""
 
+    @property
+    def is_mean(self) -> bool:
+        """Return whether a result is at least the smallest value in the window, and at most the largest."""
+        return False
+
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments in the closing time."""
         raise NotImplementedError

@@ -45,6 +45,10 @@ class Integral(WindowFunction):
 
     shares_pass: ClassVar[bool] = True
 
+    @property
+    def is_mean(self) -> bool:
+        return self.function == "avg"
+
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments in the closing time."""
         rows = relation.ranges_only()

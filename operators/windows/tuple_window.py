@@ -46,6 +46,10 @@ class PointWindow(WindowFunction):
         if self.function not in self.known:
             raise OperatorError(f"window: expected one of {', '.join(self.known)}, got '{self.function}'")
 
+    @property
+    def is_mean(self) -> bool:
+        return self.function == "avg"
+
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments in the closing time."""
         spans = window_pieces(self._instants(relation), relation.offsets, self.size)

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
 from pulse.core.columns import Columns
+from pulse.core.expression import Column, Expression
 from pulse.operators.accent_handling import Handling, SlidingHandling, aggregate_handling
+from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.node import Duration, Node, PlanEvaluation, Unary, is_selective, plan_node
+from pulse.operators.expressions.symmetry import Renaming, swaps_of
+from pulse.operators.node import Duration, Node, PlanEvaluation, Swaps, is_selective, plan_node
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.time_range import TimeRange
 from pulse.operators.windows.base import WindowFunction
 from pulse.operators.windows.functions import OVER_RANGES, OVER_TUPLES
 
 
 @plan_node
-class Window(Unary):
+class Window(Aggregate):
     """``function`` of ``argument`` per key over ``[t - size, t)``, as a function of the closing time ``t`` (3.5, 3.6).
 
     Over points it aggregates the tuples in the window (7.8), and may be ``count``.
     """
 
-    function: str
-    argument: str
-    output: str
     size: Duration
     advance: Duration | None
 
@@ -77,6 +79,31 @@ class Window(Unary):
         """Return the rows of its input. Over tuples certainty depends also on those that only possibly take part."""
         points = self.input.columns.points
         return run.segments(self.input, possible or (points and is_selective(self.input)))
+
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    def prune_time(self, wanted: TimeRange) -> Node:
+        return self.with_inputs((self.input.prune_time(wanted.before(self.size)),))
+
+    def bound_pairs(self, value: Expression, bound: Expression, window: Duration) -> Node:
+        if window != 0 or value != Column(self.output) or not self.operator.is_mean:
+            return self
+        return self.with_inputs((self.input.bound_pairs(Column(self.argument), bound, self.size),))
+
+    def equal_keys(self) -> dict[str, Hashable]:
+        return self.input.equal_keys()
+
+    def names_in(self, other: Node) -> Renaming | None:
+        if not isinstance(other, Window):
+            return None
+        names = self.input.names_in(other.input)
+        there = replace(self, input=other.input, argument=other.argument, output=other.output)
+        if names is None or there != other or names[self.argument] != other.argument:
+            return None
+        return self.names_by_place(other)
+
+    def mirrored(self, exchanged: Renaming) -> Swaps | None:
+        return None if self.argument in exchanged else swaps_of(exchanged, self.columns.key_names)
 
     # -- placement ------------------------------------------------------------------------------------------
 

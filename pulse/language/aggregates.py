@@ -16,7 +16,6 @@ from pulse.core.expression import Column, Expression
 from pulse.core.schema import Role
 from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
-from pulse.language.keys import equal_keys
 from pulse.language.outputs import readable_name
 from pulse.language.scope import Attribute, Scope
 from pulse.operators.across.across import Across
@@ -58,7 +57,7 @@ def bind_aggregates(
         _check_count(call, scope, node)
     calls = _bound_calls(found, scope, node)
     base, names = _arguments(node, calls)
-    labels = equal_keys(node)
+    labels = node.equal_keys()
     whole = {labels[key] for key in keys} >= set(labels.values())
     if whole and window is None:
         _no_window(found[0], scope, node)

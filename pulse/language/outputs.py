@@ -11,7 +11,6 @@ from pulse.core.expression import Column, Expression
 from pulse.core.schema import RESERVED, Role
 from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import TRUTH, Binder, bare, is_aggregate
-from pulse.language.keys import equal_keys
 from pulse.language.scope import Attribute, Scope
 from pulse.operators.node import Node
 
@@ -146,7 +145,7 @@ def _numbered(name: str, taken: set[str]) -> str:
 def _unlisted_keys(
     listed: list[OutputColumn], node: Node, select: exp.Select, scope: Scope, time: str
 ) -> list[OutputColumn]:
-    labels = equal_keys(node)
+    labels = node.equal_keys()
     named = {one.expression.name for one in listed if isinstance(one.expression, Column)}
     shown = {labels[name]: name for name in node.columns.key_names if name in named}
     taken = {time.casefold(), *(one.name.casefold() for one in listed)}

@@ -10,9 +10,8 @@ from pulse.plan.rules.average_bounds_pairs import average_bounds_pairs
 from pulse.plan.rules.constant_folding import constant_folding
 from pulse.plan.rules.distance_to_squares import distance_to_squares
 from pulse.plan.rules.distances_in_planes import distances_in_planes
-from pulse.plan.rules.drop_trivial import drop_trivial
 from pulse.plan.rules.intersect_as_join import intersect_as_join
-from pulse.plan.rules.merge_filters import merge_filters
+from pulse.plan.rules.merge_nodes import merge_nodes
 from pulse.plan.rules.mirror_pairs import mirror_pairs
 from pulse.plan.rules.prune_columns import prune_columns
 from pulse.plan.rules.prune_keys import prune_keys
@@ -26,8 +25,7 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     constant_folding,  # moves constants to the right, where later rules expect them
     distance_to_squares,
     push_predicates,
-    merge_filters,
-    drop_trivial,
+    merge_nodes,
     average_bounds_pairs,  # on predicates that have reached the joins
     prune_time,  # on predicates that have reached the scans
     prune_keys,

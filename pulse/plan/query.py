@@ -26,7 +26,7 @@ from pulse.operators.node import Duration, Node, PlanError
 from pulse.operators.node import transform as transform_plan
 from pulse.operators.node import walk as walk_plan
 from pulse.operators.relational.exchange import Grid
-from pulse.operators.relational.join import Near
+from pulse.operators.relational.near import Near
 from pulse.operators.relational.scan import AsOf
 from pulse.operators.windows.window import Window
 

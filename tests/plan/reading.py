@@ -31,8 +31,9 @@ from pulse.operators.across.across import Across
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.intersect import Intersect
-from pulse.operators.relational.join import Join, Near
+from pulse.operators.relational.join import Join
 from pulse.operators.relational.mirror import Mirror
+from pulse.operators.relational.near import Near
 from pulse.operators.relational.project import Project
 from pulse.operators.relational.scan import Scan
 from pulse.operators.relational.union import Union

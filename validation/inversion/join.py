@@ -32,7 +32,8 @@ from pulse.operators.relational.equi_join import (
     split_condition,
 )
 from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join, Near
+from pulse.operators.relational.join import Join
+from pulse.operators.relational.near import Near
 from pulse.operators.relational.proximity_join import position_boxes
 from pulse.operators.relational.scan import Scan
 from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_legs

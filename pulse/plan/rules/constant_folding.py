@@ -27,7 +27,6 @@ from pulse.core.expression import (
 )
 from pulse.operators.node import Node
 from pulse.operators.node import transform as transform_plan
-from pulse.plan.rewriting import change_outputs, change_predicates
 
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
@@ -74,7 +73,7 @@ def constant_folding(plan: Node) -> Node:
     Filter S.x < 6
       Scan S as S
     """
-    return transform_plan(plan, lambda node: change_outputs(change_predicates(node, fold), fold))
+    return transform_plan(plan, lambda node: node.change_predicates(fold).change_outputs(fold))
 
 
 def fold(expression: Expression) -> Expression:

@@ -7,7 +7,6 @@ import math
 from pulse.core.expression import FALSE, FLIPPED, TRUE, Comparison, Constant, Expression, Function, transform
 from pulse.operators.node import Node
 from pulse.operators.node import transform as transform_plan
-from pulse.plan.rewriting import change_predicates
 
 
 def distance_to_squares(plan: Node) -> Node:
@@ -28,7 +27,7 @@ def distance_to_squares(plan: Node) -> Node:
     Filter distance2(S.x, S.y, 0, 0) < 25
       Scan S as S
     """
-    return transform_plan(plan, lambda node: change_predicates(node, lambda e: transform(e, _squared)))
+    return transform_plan(plan, lambda node: node.change_predicates(lambda e: transform(e, _squared)))
 
 
 def _squared(e: Expression) -> Expression:

@@ -8,9 +8,7 @@ from pulse.core.expression import Expression, Function, transform
 from pulse.core.plane import Plane
 from pulse.operators.node import Node
 from pulse.operators.node import transform as transform_plan
-from pulse.operators.relational.join import Join
 from pulse.operators.relational.scan import scans
-from pulse.plan.rewriting import change_outputs, change_predicates
 
 
 def distances_in_planes(plan: Node) -> Node:
@@ -37,10 +35,9 @@ def distances_in_planes(plan: Node) -> Node:
         return e
 
     def changed(node: Node) -> Node:
-        if isinstance(node, Join) and node.near is not None:
-            node = replace(node, near=replace(node.near, stretch=1.0 + plane.distortion))
-        node = change_predicates(node, lambda e: transform(e, change))
-        return change_outputs(node, lambda e: transform(e, change))
+        node = node.stretch_pairs(1.0 + plane.distortion)
+        node = node.change_predicates(lambda e: transform(e, change))
+        return node.change_outputs(lambda e: transform(e, change))
 
     return transform_plan(plan, changed)
 

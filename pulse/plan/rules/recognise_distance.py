@@ -5,7 +5,6 @@ from __future__ import annotations
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, transform
 from pulse.operators.node import Node
 from pulse.operators.node import transform as transform_plan
-from pulse.plan.rewriting import change_outputs, change_predicates
 
 
 def recognise_distance(plan: Node) -> Node:
@@ -29,7 +28,7 @@ def recognise_distance(plan: Node) -> Node:
     def change(expression: Expression) -> Expression:
         return transform(expression, _recognised)
 
-    return transform_plan(plan, lambda node: change_outputs(change_predicates(node, change), change))
+    return transform_plan(plan, lambda node: node.change_predicates(change).change_outputs(change))
 
 
 def _recognised(e: Expression) -> Expression:

@@ -27,7 +27,6 @@ from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.plan.symmetry import same_but_for_names
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.execution.scan import Reading, as_scanned, keys_of, read, reading
 from pulse.store.manifest import LayerFile, PartFile
@@ -107,7 +106,7 @@ class BoundPlan:
     def _alike(self, one: Exchange, other: Exchange) -> bool:
         """Return whether two exchanges send the same rows to the same places, except for names."""
         here, there = self.grids.get(one), self.grids.get(other)
-        names = same_but_for_names(one.input, other.input)
+        names = one.input.names_in(other.input)
         if names is None or here is None or there is None:
             return False
         position = None if here.position is None else tuple(names[name] for name in here.position)

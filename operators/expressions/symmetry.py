@@ -1,8 +1,6 @@
-"""Recognise equal expressions in another order, and equal plans over another alias."""
+"""Recognise expressions that are equal except for the order of operands and for names."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from pulse.core.expression import (
     FLIPPED,
@@ -17,14 +15,9 @@ from pulse.core.expression import (
     renamed,
     transform,
 )
-from pulse.operators.node import Node
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.project import Project
-from pulse.operators.relational.scan import Scan
-from pulse.operators.windows.window import Window
 
-Names = dict[str, str]
-"""Names of columns in another plan."""
+Renaming = dict[str, str]
+"""Renaming of columns in another plan."""
 
 
 def normal(expression: Expression) -> Expression:
@@ -75,49 +68,25 @@ def _sorted(*operands: Expression) -> tuple[Expression, ...]:
     return tuple(sorted(operands, key=repr))
 
 
-def called(expression: Expression, names: Names) -> Expression:
+def called(expression: Expression, names: Renaming) -> Expression:
     """Rename the columns of an expression."""
     return renamed(expression, {old: Column(new) for old, new in names.items()})
 
 
-def equal_as(a: Expression, b: Expression, names: Names) -> bool:
+def equal_as(a: Expression, b: Expression, names: Renaming) -> bool:
     """Check whether one expression equals the other under renaming."""
     return normal(called(a, names)) == normal(b)
 
 
-def same_but_for_names(left: Node, right: Node) -> Names | None:
-    """Return the names of the left plan's columns (and time) on the right, if both are equal except for names; else None."""
-    match left, right:
-        case Scan(), Scan():
-            return _same_scans(left, right)
-        case Filter(), Filter():
-            names = same_but_for_names(left.input, right.input)
-            return names if names is not None and equal_as(left.predicate, right.predicate, names) else None
-        case Window(), Window():
-            names = same_but_for_names(left.input, right.input)
-            as_right = replace(left, input=right.input, argument="", output="")
-            if names is None or as_right != replace(right, argument="", output=""):
-                return None
-            return _by_place(left, right) if names[left.argument] == right.argument else None
-        case Project(), Project():
-            names = same_but_for_names(left.input, right.input)
-            if names is None or len(left.outputs) != len(right.outputs):
-                return None
-            pairs = zip(left.outputs, right.outputs, strict=True)
-            same = all(equal_as(a, b, names) for (_, a), (_, b) in pairs)
-            return _by_place(left, right) if same else None
-    return None
+def swaps_of(exchanged: Renaming, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return each pair of exchanged columns once, in the order of the columns.
 
-
-def _same_scans(left: Scan, right: Scan) -> Names | None:
-    stored = (*left.stored.names, left.stored.time, *(name for name, _ in left.models))
-    names = {f"{left.alias}.{name}": f"{right.alias}.{name}" for name in stored}
-    models = tuple((name, called(expression, names)) for name, expression in left.models)
-    as_right = replace(left, alias=right.alias, models=models, keys=right.keys)
-    same = as_right == right and equal_as(left.keys, right.keys, names)
-    return _by_place(left, right) if same else None
-
-
-def _by_place(left: Node, right: Node) -> Names:
-    a, b = left.columns, right.columns
-    return dict(zip((*a.names, a.time), (*b.names, b.time), strict=True))
+    >>> swaps_of({"a": "b", "b": "a"}, ("b", "c", "a"))
+    (('b', 'a'),)
+    """
+    places = {name: i for i, name in enumerate(names)}
+    return tuple(
+        (name, exchanged[name])
+        for name in names
+        if name in exchanged and places[name] < places[exchanged[name]]
+    )

@@ -1,0 +1,31 @@
+"""Define what aggregates over windows and across keys share: one function of one attribute, per key of the output."""
+
+from __future__ import annotations
+
+from pulse.operators.expressions.predicates import only_mentions
+from pulse.operators.node import Node, Predicates, PushInto, Unary, plan_node
+
+
+@plan_node
+class Aggregate(Unary):
+    """``function`` of ``argument``, named ``output``."""
+
+    function: str
+    argument: str
+    output: str
+
+    # -- rewriting ------------------------------------------------------------------------------------------
+
+    @property
+    def has_equation(self) -> bool:
+        return False
+
+    def push(self, predicates: Predicates, push_into: PushInto) -> tuple[Node, Predicates]:
+        # Predicates on the output depend on the aggregate; those on time refer to closing times.
+        keys = self.columns.key_names
+        below = tuple(one for one in predicates if only_mentions(one, keys))
+        above = tuple(one for one in predicates if not only_mentions(one, keys))
+        return self.with_inputs((push_into(self.input, below),)), above
+
+    def prune_columns(self, wanted: set[str]) -> Node:
+        return self.with_inputs((self.input.prune_columns({self.argument}),))
