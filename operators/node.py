@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
@@ -133,6 +133,11 @@ class Node:
         return 0
 
     @property
+    def advances(self) -> tuple[Duration, ...]:
+        """Return the advances of the outermost windows, at which tuples are emitted."""
+        return tuple(advance for one in self.inputs for advance in one.advances)
+
+    @property
     def closes(self) -> bool:
         """Return whether its value at an instant may differ from its segments: a window over ranges lies below, with nothing
         between that needs its input at other instants.
@@ -161,6 +166,9 @@ class Node:
         return as_points(run.samples(self, every))
 
     # -- rewriting ------------------------------------------------------------------------------------------
+
+    durations: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold durations, in which a parameter is one."""
 
     def change_predicates(self, change: Callable[[Expression], Expression]) -> Node:
         """Return the node with its own predicates changed."""

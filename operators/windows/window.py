@@ -48,6 +48,10 @@ class Window(Aggregate):
         return self.size
 
     @property
+    def advances(self) -> tuple[Duration, ...]:
+        return () if self.advance is None else (self.advance,)
+
+    @property
     def closes(self) -> bool:
         return not self.input.columns.points
 
@@ -81,6 +85,8 @@ class Window(Aggregate):
         return run.segments(self.input, possible or (points and is_selective(self.input)))
 
     # -- rewriting ------------------------------------------------------------------------------------------
+
+    durations = ("size", "advance")
 
     def prune_time(self, wanted: TimeRange) -> Node:
         return self.with_inputs((self.input.prune_time(wanted.before(self.size)),))

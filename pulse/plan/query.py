@@ -28,7 +28,6 @@ from pulse.operators.node import walk as walk_plan
 from pulse.operators.relational.exchange import Grid
 from pulse.operators.relational.near import Near
 from pulse.operators.relational.scan import AsOf
-from pulse.operators.windows.window import Window
 
 
 class ParameterError(PulseError, ValueError):
@@ -98,17 +97,8 @@ class Query:
         if self.every is not None:
             assert isinstance(self.every, int)
             return self.every
-        advances = list(_advances(self.plan))
+        advances = [one for one in self.plan.advances if isinstance(one, int)]
         return math.lcm(*advances) if advances else None
-
-
-def _advances(node: Node) -> Any:
-    if isinstance(node, Window):
-        if node.advance is not None:
-            yield node.advance
-        return
-    for one in node.inputs:
-        yield from _advances(one)
 
 
 def _values(node: Node) -> list[Any]:
@@ -138,9 +128,8 @@ def _bound(node: Node, values: Mapping[str, Any]) -> Node:
             continue
         if isinstance(value, Expression):
             value = _timed(value, {one.columns.time for one in node.inputs}, values)
-        changed[field.name] = _replaced(
-            value, values, f"window {field.name}" if isinstance(node, Window) else ""
-        )
+        duration = f"{type(node).__name__.lower()} {field.name}" if field.name in node.durations else ""
+        changed[field.name] = _replaced(value, values, duration)
     return replace(node, **changed) if changed else node
 
 

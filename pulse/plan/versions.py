@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pulse.core.time import parse_instant
-from pulse.operators.node import Node, PlanError, transform
-from pulse.operators.relational.scan import AsOf, Scan, as_of, scans
+from pulse.operators.node import PlanError
+from pulse.operators.relational.scan import AsOf, Scan, as_of, change_scans, scans
 from pulse.plan.query import Query
 
 
@@ -37,7 +37,7 @@ def read_as_of(query: Query, time: Any, version: int | Mapping[str, int] | None)
                     f"query: version of '{name}': it reads {', '.join(sorted(known))}; name one of these"
                 )
             checked(one)
-        return replace(query, plan=transform(query.plan, lambda node: _at(node, version)))
+        return replace(query, plan=change_scans(query.plan, lambda scan: _at(scan, version)))
     return replace(query, plan=as_of(query.plan, AsOf(version=checked(version))))
 
 
@@ -48,7 +48,7 @@ def checked(version: Any) -> int:
     return version
 
 
-def _at(node: Node, version: Mapping[str, int]) -> Node:
-    if isinstance(node, Scan) and node.at is None and node.stream in version:
-        return replace(node, at=AsOf(version=version[node.stream]))
-    return node
+def _at(scan: Scan, version: Mapping[str, int]) -> Scan:
+    if scan.at is None and scan.stream in version:
+        return replace(scan, at=AsOf(version=version[scan.stream]))
+    return scan
