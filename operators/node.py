@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
+from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Expression, Parameter
@@ -22,6 +23,9 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.predicates import equates_model
 from pulse.operators.expressions.symmetry import Renaming
+from pulse.operators.inversion.fit import Fit
+from pulse.operators.inversion.needs import Needs, positions
+from pulse.operators.inversion.sources import Inversion, Source, Volatilities, pass_needs, pass_volatility
 from pulse.operators.output.sampling import as_points, sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.spatial_grid import PairHome
@@ -260,6 +264,41 @@ class Node:
         """
         raise PlanError(f"plan: no exchanges can be placed around {type(self).__name__}; it has them already")
 
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Return what its modelled columns are computed from."""
+        return ()
+
+    def source_groups(self, index: int, relation: Relation, below: Relation) -> IntArray:
+        """Return the group of an input that each group of the output comes from by a source (by index), -1 for none."""
+        return positions(relation.keys, below.keys, relation.groups, below.groups)
+
+    @property
+    def stored_rows(self) -> tuple[str, str] | None:
+        """Return the stream, and its alias, whose rows it passes on, all or some; None where it computes others."""
+        return None
+
+    def stored_attribute(self, name: str) -> tuple[str, str] | None:
+        """Return the stream and attribute that it reads a column from; None for columns that are computed."""
+        return None
+
+    def input_fit(self, fit: Fit) -> Fit:
+        """Return the fit of what a column is computed from that gives the column a required one, for any data.
+
+        A bound on the drift is lost where holes may open, after which the integral starts anew.
+        """
+        return Fit(fit.error)
+
+    def invert(self, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:
+        """Return the needs of its inputs that keep those of its output, ``relation`` (semantics 4.3)."""
+        return pass_needs(self, inversion, relation, needs)
+
+    def volatility(self, known: Volatilities, relation: Relation) -> Needs:
+        """Return the volatility of its output's columns, per group of ``relation``: a size, which propagates as an error does."""
+        return pass_volatility(self, known, relation)
+
     # -- accents --------------------------------------------------------------------------------------------
 
     @property
@@ -321,6 +360,12 @@ class Unary(Node):
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
         return replace(self, input=inputs[0])
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (Source.renamed(0, {name: name for name in self.columns.modelled}),)
 
 
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:

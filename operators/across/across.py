@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
+from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.expression import columns_of
 from pulse.operators.accent_handling import Handling, aggregate_handling
 from pulse.operators.across.base import AcrossKeys
 from pulse.operators.across.functions import OVER_RANGES, OVER_TUPLES
+from pulse.operators.across.inversion import Contributions
 from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.inversion.fit import Fit
+from pulse.operators.inversion.needs import Needs, positions
+from pulse.operators.inversion.sources import Inversion, Source, Volatilities
 from pulse.operators.node import Duration, Node, PlanEvaluation, is_selective, plan_node, walk
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
@@ -87,6 +94,36 @@ class Across(Aggregate):
             return self.with_inputs((Exchange(below, self.by),)), exchanged
         partial = replace(self, input=below, phase="partial")
         return replace(self, input=Exchange(partial, self.by), phase="merge"), exchanged
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (Source.renamed(0, {self.output: self.operator().source}),)
+
+    def source_groups(self, index: int, relation: Relation, below: Relation) -> IntArray:
+        raise NotImplementedError("a group of an aggregate across keys comes from several")
+
+    def input_fit(self, fit: Fit) -> Fit:
+        return self.operator().input_fit(fit)
+
+    def invert(self, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:
+        if self.output not in needs:
+            return ({},)
+        below = inversion.segments(self.input)
+        found = Contributions.align(self.argument, self.output, below, relation)
+        volatility = inversion.volatility.rows(self.input).get(self.argument)
+        return ({self.argument: self.operator().invert(inversion, found, needs[self.output], volatility)},)
+
+    def volatility(self, known: Volatilities, relation: Relation) -> Needs:
+        below, values = known.segments(self.input), known.groups(self.input).get(self.argument)
+        if values is None:
+            return {}
+        names = below.columns.key_names
+        own = [below.keys[names.index(name)] for name in relation.columns.key_names]
+        at = positions(own, relation.keys, below.groups, relation.groups)
+        there = (at >= 0) & ~np.isnan(values)
+        return {self.output: self.operator().volatility(values[there], at[there], relation.groups)}
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.columns import Columns
 from pulse.operators.accent_handling import DerivedOutput
+from pulse.operators.across.inversion import Contributions
 from pulse.operators.data.grouping import columns_by
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.fit import Fit
+from pulse.operators.inversion.sources import Inversion
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,26 @@ class AcrossKeys:
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments."""
         raise NotImplementedError
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    def input_fit(self, fit: Fit) -> Fit:
+        """Return the fit of its argument that gives results a required one, for any data."""
+        return Fit(fit.error)
+
+    def invert(
+        self, inversion: Inversion, found: Contributions, need: FloatArray, volatility: FloatArray | None
+    ) -> FloatArray:
+        """Return the needs of its argument per group of the input: here as for a mean.
+
+        ``need`` is per group of the result, ``volatility`` per row of the input.
+        """
+        return found.of_total(need, inversion, volatility, mean=True)
+
+    def volatility(self, values: FloatArray, group: IntArray, groups: int) -> FloatArray:
+        """Return the volatility of each group of the result from those of its keys: here their mean."""
+        total = np.bincount(group, values, groups).astype(float)
+        return total / np.maximum(np.bincount(group, minlength=groups), 1)
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -36,10 +36,13 @@ from pulse.kernels.polynomial.arithmetic import subtract, taylor_shift
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.across.base import AcrossKeys
+from pulse.operators.across.inversion import Contributions
 from pulse.operators.across.membership import presence
 from pulse.operators.data.grouping import Regrouped, about_own_start, placed, regroup
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.needs import group_max
+from pulse.operators.inversion.sources import Inversion
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,16 @@ class Envelope(AcrossKeys):
             far = sign * (high if sign > 0.0 else low) if f == 1 else -sign * (low if sign > 0.0 else high)
             off = np.maximum(off, np.where((cells.index[:, f] >= 0) & there, far, 0.0))
         return off
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    def invert(
+        self, inversion: Inversion, found: Contributions, need: FloatArray, volatility: FloatArray | None
+    ) -> FloatArray:
+        return found.of_extremum(need, upper=self.function == "max")
+
+    def volatility(self, values: FloatArray, group: IntArray, groups: int) -> FloatArray:
+        return group_max(values, group, groups)
 
 
 class _Found(NamedTuple):

@@ -31,10 +31,13 @@ from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
 from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.across.base import AcrossKeys
+from pulse.operators.across.inversion import Contributions
 from pulse.operators.across.membership import LARGEST, SUMS, mean_bound, member_columns, presence, sum_bound
 from pulse.operators.data.grouping import about_own_start, columns_by, regroup
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.fit import UNKNOWN, Fit
+from pulse.operators.inversion.sources import Inversion
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,21 @@ class Total(AcrossKeys):
         sizes = np.where(np.diff(groups) > 0, np.append(np.diff(rows.offsets), 0)[groups[:-1]], 0)
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         return replace(rows, keys=keys, offsets=offsets)
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    def input_fit(self, fit: Fit) -> Fit:
+        return UNKNOWN if self.function == "sum" else Fit(fit.error)
+
+    def invert(
+        self, inversion: Inversion, found: Contributions, need: FloatArray, volatility: FloatArray | None
+    ) -> FloatArray:
+        return found.of_total(need, inversion, volatility, mean=self.function != "sum")
+
+    def volatility(self, values: FloatArray, group: IntArray, groups: int) -> FloatArray:
+        if self.function == "sum":
+            return np.bincount(group, values, groups).astype(float)
+        return super().volatility(values, group, groups)
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -24,9 +24,14 @@ from pulse.kernels.rounding import GROWN
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans
 from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.across.base import AcrossKeys
+from pulse.operators.across.envelope import Envelope
 from pulse.operators.across.gather import Gather
+from pulse.operators.across.inversion import Contributions
 from pulse.operators.across.membership import LARGEST, SUMS, mean_bound, member_columns, sum_bound
+from pulse.operators.across.total import Total
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.fit import Fit
+from pulse.operators.inversion.sources import Inversion
 from pulse.operators.windows.tuple_window import PointWindow, point_rounding
 
 
@@ -98,6 +103,25 @@ class PointTotal(AcrossKeys):
             return sum_bound(of) * GROWN + point_rounding(x, values, tail, head, None)
         members = np.where(of["held"] > 0, of["held"], of["every"])
         return mean_bound(of, values, values) * GROWN + point_rounding(x, values, tail, head, members)
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def _over_ranges(self) -> AcrossKeys:
+        """Return the same function over ranges, which inverts bounds likewise."""
+        made = Envelope if self.function in ("min", "max") else Total
+        return made(self.function, self.argument, self.output, self.by, self.phase)
+
+    def input_fit(self, fit: Fit) -> Fit:
+        return self._over_ranges.input_fit(fit)
+
+    def invert(
+        self, inversion: Inversion, found: Contributions, need: FloatArray, volatility: FloatArray | None
+    ) -> FloatArray:
+        return self._over_ranges.invert(inversion, found, need, volatility)
+
+    def volatility(self, values: FloatArray, group: IntArray, groups: int) -> FloatArray:
+        return self._over_ranges.volatility(values, group, groups)
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""Inversion of bounds: needs, splits, progressive filling."""
+"""Inversion of bounds: needs, sources, fits, splits, progressive filling."""

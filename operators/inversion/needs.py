@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.keys import key_ranks
-from pulse.operators.data.relation import Relation
 
 Needs: TypeAlias = dict[str, FloatArray]
 """By column, one entry per group of the node's relation: infinite where nothing depends on it, NaN where unknown."""
@@ -48,12 +47,6 @@ def positions(keys: Sequence[pa.Array], among: Sequence[pa.Array], n: int, m: in
     where = np.full(int(ranks.max(initial=-1)) + 1, -1, np.int64)
     where[ranks[:m]] = np.arange(m)
     return where[ranks[m:]]
-
-
-def mirrored(relation: Relation, exchanged: Mapping[str, str]) -> tuple[pa.Array, ...]:
-    """Return the keys of a relation's groups with columns exchanged."""
-    names = relation.columns.key_names
-    return tuple(relation.keys[names.index(exchanged.get(name, name))] for name in names)
 
 
 def _plain(column: pa.Array) -> pa.Array:

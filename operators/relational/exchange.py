@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pulse.core.columns import Columns
 from pulse.core.expression import Expression
+from pulse.operators.inversion.fit import Fit
 from pulse.operators.node import Duration, Node, Unary, plan_node, walk
 
 SHORTEST_BUCKET = 1_800_000_000
@@ -65,6 +66,11 @@ class Exchange(Unary):
 
     def prune_columns(self, wanted: set[str]) -> Node:
         return self.with_inputs((self.input.prune_columns(wanted),))
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    def input_fit(self, fit: Fit) -> Fit:
+        return fit
 
 
 def exchanges(node: Node) -> tuple[Exchange, ...]:

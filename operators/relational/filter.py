@@ -33,6 +33,8 @@ from pulse.operators.expressions.on_segments import without_hidden
 from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
 from pulse.operators.expressions.solve import Truths, positive, solve
 from pulse.operators.expressions.symmetry import Renaming, equal_as, swaps_of
+from pulse.operators.inversion.needs import Needs, gather, smaller
+from pulse.operators.inversion.sources import Inversion
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
@@ -312,6 +314,26 @@ class Filter(Unary):
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         below, place = self.input.place(placing, above)
         return self.with_inputs((below,)), place
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def stored_rows(self) -> tuple[str, str] | None:
+        return self.input.stored_rows
+
+    def invert(self, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:
+        """Pass needs on where a key has results; the predicate's columns get a share of its margin."""
+        below = inversion.segments(self.input)
+        place = self.source_groups(0, relation, below)
+        # Where the predicate passes no rows, only its margin counts.
+        had_rows = gather(np.diff(below.offsets).astype(float), place) > 0.0
+        emptied = had_rows & (np.diff(relation.offsets) == 0)
+        kept = {name: np.where(emptied, np.inf, need) for name, need in needs.items()}
+        (passed,) = super().invert(inversion, relation, kept)
+        if inversion.inferences and self.predicate != TRUE:
+            volatility = inversion.volatility.rows(self.input)
+            passed = smaller(passed, inversion.decision_shares(below, self.predicate, volatility))
+        return (passed,)
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -10,16 +10,22 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
+from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Constant, Expression, all_of, columns_of, conjuncts
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.inversion.needs import Needs, positions
+from pulse.operators.inversion.sources import Inversion, Source
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, plan_node, walk
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
 from pulse.operators.relational.equi_join import JoinOperator, split_condition
 from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.filter import FilterOperator
+from pulse.operators.relational.join_inversion import with_condition
 from pulse.operators.relational.join_predicates import distribute
 from pulse.operators.relational.near import Near, near_by
 from pulse.operators.relational.on_samples import filter_samples, join_samples
@@ -206,6 +212,27 @@ class Join(Node):
             return Grid.below(above), Grid.below(above)
         left, right = (Grid.below(above, one, near.reach, near.stretch) for one in (near.left, near.right))
         return left, right
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        sides = [one.columns.modelled for one in self.inputs]
+        return tuple(Source.renamed(i, {name: name for name in own}) for i, own in enumerate(sides))
+
+    def source_groups(self, index: int, relation: Relation, below: Relation) -> IntArray:
+        keys = len(self.left.columns.key)
+        own = relation.keys[keys:] if index else relation.keys[:keys]
+        return positions(own, below.keys, relation.groups, below.groups)
+
+    def invert(self, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:
+        """Pass needs on to the sides, unknown for keys without a result; the condition shares its margin as a filter's."""
+        has_rows = np.diff(relation.offsets) > 0
+        known = {name: np.where(has_rows, need, np.nan) for name, need in needs.items()}
+        passed = super().invert(inversion, relation, known)
+        if not inversion.inferences or (self.condition == TRUE and self.near is None):
+            return passed
+        return with_condition(self, inversion, passed)
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -18,10 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.inversion.fit import Fit
+from pulse.operators.inversion.needs import positions
+from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, PlanEvaluation, Swaps, Unary, plan_node
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
 
@@ -43,7 +47,7 @@ class MirrorOperator:
         plain = replace(relation, lineage=None)
         mirrored = replace(
             plain,
-            keys=self._keys(relation.columns, relation.keys),
+            keys=self.keys(relation.columns, relation.keys),
             models=self._named(relation.models),
             err=self._named(relation.err),
             drift=self._named(relation.drift),
@@ -53,7 +57,7 @@ class MirrorOperator:
 
     def samples(self, samples: Samples) -> Samples:
         """Append the mirrored samples to those of the input."""
-        keys = self._keys(samples.columns, samples.keys)
+        keys = self.keys(samples.columns, samples.keys)
 
         def both(of: Mapping[str, Any]) -> dict[str, Any]:
             other = self._named(of)
@@ -74,7 +78,8 @@ class MirrorOperator:
             },
         )
 
-    def _keys(self, columns: Columns, keys: tuple[pa.Array, ...]) -> tuple[pa.Array, ...]:
+    def keys(self, columns: Columns, keys: tuple[pa.Array, ...]) -> tuple[pa.Array, ...]:
+        """Return the keys of groups with columns exchanged."""
         own = self._named(dict(zip(columns.key_names, keys, strict=True)))
         return tuple(own[name] for name in columns.key_names)
 
@@ -134,6 +139,23 @@ class Mirror(Unary):
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         # A mirrored row lies with its original, regardless of its own keys: as on a grid.
         return self.with_inputs((self.input.place(placing, above)[0],)), ON_A_GRID
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        other = self.exchanged
+        image = {name: other.get(name, name) for name in self.columns.modelled}
+        return (*super().sources, Source.renamed(0, image))
+
+    def source_groups(self, index: int, relation: Relation, below: Relation) -> IntArray:
+        keys = (
+            relation.keys if index == 0 else MirrorOperator(self.swaps).keys(relation.columns, relation.keys)
+        )
+        return positions(keys, below.keys, relation.groups, below.groups)
+
+    def input_fit(self, fit: Fit) -> Fit:
+        return fit
 
 
 def lift_mirror(node: Node) -> Node:

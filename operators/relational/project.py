@@ -17,6 +17,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Constant, Expression, columns_of, renamed
 from pulse.core.schema import Role
@@ -25,6 +26,9 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_segments import Evaluation
 from pulse.operators.expressions.symmetry import Renaming, called, equal_as, normal, swaps_of
+from pulse.operators.inversion.fit import Fit
+from pulse.operators.inversion.needs import positions
+from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.on_samples import project_samples
@@ -199,6 +203,28 @@ class Project(Unary):
             parts = [{new for new, old in named if old in part} | (part - gone) for part in place.parts]
             place = replace(place, parts=tuple(map(frozenset, parts)))
         return self.with_inputs((below,)), place
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        outputs = dict(self.outputs)
+        return (Source(0, {name: outputs[name] for name in self.columns.modelled}),)
+
+    def source_groups(self, index: int, relation: Relation, below: Relation) -> IntArray:
+        """Match the keys by their names in the input. All are there except hidden ones, which equal another."""
+        outputs = dict(self.outputs)
+        own = {}
+        for name, column in zip(relation.columns.key_names, relation.keys, strict=True):
+            expression = outputs.get(name, Column(name))
+            if isinstance(expression, Column):
+                own[expression.name] = column
+        own |= {name: own[equal] for name, equal in self.hidden}
+        keys = [own[name] for name in below.columns.key_names]
+        return positions(keys, below.keys, relation.groups, below.groups)
+
+    def input_fit(self, fit: Fit) -> Fit:
+        return fit
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -21,8 +21,11 @@ from pulse.core.expression import (
 from pulse.core.expression import transform as transform_expression
 from pulse.core.time import format_instant
 from pulse.operators.accent_handling import DerivedOutput, Handling
+from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.predicates import compares_keys
 from pulse.operators.expressions.symmetry import Renaming, called, equal_as
+from pulse.operators.inversion.needs import Needs
+from pulse.operators.inversion.sources import Inversion, Volatilities
 from pulse.operators.node import Duration, Node, Predicates, plan_node, transform, walk
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.time_range import TimeRange
@@ -130,6 +133,25 @@ class Scan(Node):
         version = "" if self.at is None else f" {self.at}"
         source, keys = placing.layout(self.stream, version, self.stored.key_names)
         return self, Placement(source, tuple(frozenset({f"{self.alias}.{name}"}) for name in keys))
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def stored_rows(self) -> tuple[str, str]:
+        return self.stream, self.alias
+
+    def stored_attribute(self, name: str) -> tuple[str, str] | None:
+        own = name.removeprefix(f"{self.alias}.")
+        return (self.stream, own) if own not in dict(self.models) and own in self.stored.modelled else None
+
+    def invert(self, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:
+        own = {name.removeprefix(f"{self.alias}."): need for name, need in needs.items()}
+        inversion.require(self.stream, relation, own)
+        return ()
+
+    def volatility(self, known: Volatilities, relation: Relation) -> Needs:
+        found = known.of_stream(self.stream, relation)
+        return {f"{self.alias}.{name}": values for name, values in found.items()}
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OverlappingInputsError
 from pulse.operators.expressions.symmetry import called
+from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
@@ -131,6 +132,14 @@ class Union(Node):
             return self.with_inputs(members), first
         exchanged = tuple(Exchange(one, one.columns.key_names) for one in members)
         return self.with_inputs(exchanged), Placement.exchanged(self.columns.key_names)
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        own = self.columns.modelled
+        every = [dict(zip(own, one.columns.modelled, strict=True)) for one in self.members]
+        return tuple(Source.renamed(i, names) for i, names in enumerate(every))
 
     # -- accents --------------------------------------------------------------------------------------------
 

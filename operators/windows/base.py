@@ -14,6 +14,7 @@ from pulse.core.columns import Columns
 from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.inversion.fit import Fit
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,17 @@ class WindowFunction:
     ) -> list[Samples]:
         """Compute the results of windows that differ in size and output only, in one pass."""
         return [one.samples(relation, every) for one in windows]
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def gain(self) -> float:
+        """Return how many times the bound of its argument that of a result may be."""
+        return 1.0
+
+    def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
+        """Return the argument's fit that gives results a required one, by windows of ``seconds``, None for any size."""
+        return Fit(fit.error)
 
     # -- accents --------------------------------------------------------------------------------------------
 

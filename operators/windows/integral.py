@@ -34,6 +34,7 @@ from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError
+from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.windows.base import WindowFunction, least_certain
 from pulse.operators.windows.on_grid import integrals_samples
 from pulse.stream.units.affine import Affine
@@ -101,6 +102,21 @@ class Integral(WindowFunction):
         largest: FloatArray = np.maximum(np.maximum(evaluate(e, e_lo), evaluate(e, e_hi)), 0.0)
         drift = rows.drift.get(self.argument)
         return largest if drift is None else np.minimum(largest, drift[head] + drift[tail])
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def gain(self) -> float:
+        return self.size / 1e6 if self.function == "sum" else 1.0
+
+    def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
+        """Return the argument's fit: an average errs by at most ``min(err, 2 drift / size)``, a sum by size times that."""
+        if fit.error is None:
+            return UNKNOWN
+        if seconds is None:
+            return UNKNOWN if self.function == "sum" else Fit(fit.error)
+        average = fit.error / self.gain
+        return Fit(average, average * seconds / 2)
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError, OperatorError
+from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.windows.base import WindowFunction
 
 FUNCTIONS = ("min", "max", "sum", "avg", "count")
@@ -160,6 +161,16 @@ class PointWindow(WindowFunction):
             f"window {self.function}({self.argument}): the result for {where} is beyond the range of floating-point "
             "numbers; scale the attribute down first"
         )
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def gain(self) -> float:
+        return self.size / 1e6 if self.function == "sum" else 1.0
+
+    def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
+        # The number of tuples decides the error of a sum.
+        return UNKNOWN if self.function in ("sum", "count") else Fit(fit.error)
 
     # -- accents --------------------------------------------------------------------------------------------
 

@@ -15,6 +15,9 @@ from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.symmetry import Renaming, swaps_of
+from pulse.operators.inversion.fit import Fit
+from pulse.operators.inversion.needs import Needs
+from pulse.operators.inversion.sources import Inversion, Source, Volatilities
 from pulse.operators.node import Duration, Node, PlanEvaluation, Swaps, is_selective, plan_node
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.time_range import TimeRange
@@ -116,6 +119,24 @@ class Window(Aggregate):
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         below, place = self.input.place(placing, (*above, self.size))
         return self.with_inputs((below,)), place
+
+    # -- inversion ------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (Source.renamed(0, {self.output: self.argument}),)
+
+    def input_fit(self, fit: Fit) -> Fit:
+        seconds = self.size / 1e6 if isinstance(self.size, int) else None
+        return self.operator.input_fit(fit, seconds)
+
+    def invert(self, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:
+        gain = self.operator.gain
+        return super().invert(inversion, relation, {name: need / gain for name, need in needs.items()})
+
+    def volatility(self, known: Volatilities, relation: Relation) -> Needs:
+        gain = self.operator.gain
+        return {name: values * gain for name, values in super().volatility(known, relation).items()}
 
     # -- accents --------------------------------------------------------------------------------------------
 

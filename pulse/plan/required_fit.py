@@ -9,52 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from pulse.core.bounds import SHARE
 from pulse.core.errors import unknown_column
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, columns_of
 from pulse.core.schema import Role
-from pulse.operators.across.across import Across
+from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.node import Node
-from pulse.operators.relational.exchange import Exchange
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.mirror import Mirror
-from pulse.operators.relational.project import Project
-from pulse.operators.relational.scan import Scan
-from pulse.operators.relational.union import Union
-from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Sufficient bounds: either ``error`` on the values, or ``drift`` on the integral (value·seconds).
-
-    None: no such bound can be derived, or none helps.
-    """
-
-    error: float | None
-    drift: float | None
-
-    def scaled(self, factor: float) -> Fit:
-        """Multiply both bounds by a factor."""
-        return Fit(
-            None if self.error is None else self.error * factor,
-            None if self.drift is None else self.drift * factor,
-        )
-
-    def tighter(self, other: Fit) -> Fit:
-        """Return the fit that satisfies both. A bound that one of them cannot use is dropped."""
-        return Fit(_smaller(self.error, other.error), _smaller(self.drift, other.drift))
-
-
-UNKNOWN = Fit(None, None)
-
-
-def _smaller(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else min(a, b)
 
 
 def required_fit(query: Query, bound: Mapping[str, float]) -> dict[tuple[str, str], Fit]:
@@ -64,6 +26,8 @@ def required_fit(query: Query, bound: Mapping[str, float]) -> dict[tuple[str, st
     product of models, a sum over keys, a window whose size is an open parameter) leaves the attribute with an unknown fit.
 
     >>> from pulse.core.columns import Columns
+    >>> from pulse.operators.relational.scan import Scan
+    >>> from pulse.operators.windows.window import Window
     >>> average = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", 10_000_000, None)
     >>> required_fit(Query(average, ("a",)), {"a": 0.01})
     {('S', 'x'): Fit(error=0.01, drift=0.05)}
@@ -72,7 +36,7 @@ def required_fit(query: Query, bound: Mapping[str, float]) -> dict[tuple[str, st
     for name, most in bound.items():
         if name not in query.plan.columns.modelled:
             raise unknown_column(name, query.plan.columns.modelled, "the query's modelled columns")
-        for place, fit in _down(query.plan, name, Fit(most, None)):
+        for place, fit in _down(query.plan, name, Fit(most)):
             found[place] = found[place].tighter(fit) if place in found else fit
     return found
 
@@ -81,6 +45,8 @@ def advice(query: Query, attribute: str, achieved: float, asked: float) -> str:
     """Suggest a new fit, as text, so that an output attribute keeps a bound for which the stored models are too loose.
 
     >>> from pulse.core.columns import Columns
+    >>> from pulse.operators.relational.scan import Scan
+    >>> from pulse.operators.windows.window import Window
     >>> average = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", 10_000_000, None)
     >>> advice(Query(average, ("a",)), "a", 0.5, 0.01)
     'fit S with --error x=0.01 or --drift x=0.05'
@@ -107,57 +73,16 @@ def _options(stream: str, fits: Mapping[tuple[str, str], Fit]) -> str:
 
 
 def _down(node: Node, name: str, fit: Fit) -> Iterator[tuple[tuple[str, str], Fit]]:
-    """Yield the fits of stored attributes that give the column ``name`` of a node the required one.
-
-    A bound on the drift arises below a window, and is lost where the integral starts anew.
-    """
-    match node:
-        case Scan():
-            own = name.removeprefix(f"{node.alias}.")
-            if own not in dict(node.models) and own in node.stored.modelled:
-                yield (node.stream, own), fit
-        case Exchange():
-            yield from _down(node.input, name, fit)
-        case Mirror():
-            for called in dict.fromkeys((name, node.exchanged.get(name, name))):
-                yield from _down(node.input, called, fit)
-        case Filter():  # may open holes, after which the integral starts anew
-            yield from _down(node.input, name, Fit(fit.error, None))
-        case Join():
-            for one in node.inputs:
-                if name in one.columns.modelled:
-                    yield from _down(one, name, Fit(fit.error, None))
-        case Union():
-            at = node.columns.modelled.index(name)
-            for member in node.members:
-                yield from _down(member, member.columns.modelled[at], Fit(fit.error, None))
-        case Project():
-            expression = dict(node.outputs).get(name, Column(name))
-            for column, share in _shares(expression, fit):
-                if node.input.columns.role(column) is Role.MODELLED:
-                    yield from _down(node.input, column, share)
-        case Window():
-            yield from _down(node.input, node.argument, _window(node, fit))
-        case Across():
-            kept = fit.error if node.function != "sum" else None
-            yield from _down(node.input, node.argument, Fit(kept, None))
-
-
-def _window(node: Window, fit: Fit) -> Fit:
-    """Return the input's fit: ``avg`` errs by at most min(err, 2·drift/size), ``sum`` by size times that, ``min``, ``max`` by
-    err.
-    """
-    if fit.error is None:
-        return UNKNOWN
-    if node.input.columns.points:  # of tuples: their number decides the error of a sum
-        return Fit(fit.error, None) if node.function in ("min", "max", "avg") else UNKNOWN
-    if node.function in ("min", "max"):
-        return Fit(fit.error, None)
-    if not isinstance(node.size, int):
-        return UNKNOWN if node.function == "sum" else Fit(fit.error, None)
-    seconds = node.size / 1e6
-    average = fit.error if node.function == "avg" else fit.error / seconds
-    return Fit(average, average * seconds / 2)
+    """Yield the fits of stored attributes that give the column ``name`` of a node the required one."""
+    stored = node.stored_attribute(name)
+    if stored is not None:
+        yield stored, fit
+    for source in node.sources:
+        if name in source.columns:
+            below = node.inputs[source.input]
+            for column, share in _shares(source.columns[name], node.input_fit(fit)):
+                if below.columns.role(column) is Role.MODELLED:
+                    yield from _down(below, column, share)
 
 
 def _shares(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
@@ -192,12 +117,12 @@ def _of_term(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
         case Column(name):
             yield name, fit
         case Function("abs", (inner,)):
-            yield from _shares(inner, Fit(fit.error, None))
+            yield from _shares(inner, Fit(fit.error))
         case Function("distance", (x1, y1, x2, y2)):
             # The error is at most hypot(ex, ey) of the differences, sqrt(2) of each if they are equal, plus the share that the
             # distance's approximation adds.
             whole = math.sqrt(2) * (1.0 + SHARE)
-            each = Fit(None if fit.error is None else fit.error / whole, None)
+            each = Fit(None if fit.error is None else fit.error / whole)
             for a, b in ((x1, x2), (y1, y2)):
                 yield from _shares(Arithmetic("-", a, b), each)
         case _:

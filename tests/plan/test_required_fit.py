@@ -12,6 +12,7 @@ from pulse.core.bounds import SHARE
 from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative
 from pulse.operators.across.across import Across
+from pulse.operators.inversion.fit import Fit
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.join import Join
@@ -20,7 +21,7 @@ from pulse.operators.relational.scan import Scan
 from pulse.operators.relational.union import Union
 from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
-from pulse.plan.required_fit import Fit, advice, required_fit
+from pulse.plan.required_fit import advice, required_fit
 from tests.plan.reading import STREAMS, read_plan
 
 Fits = dict[tuple[str, str], Fit]

@@ -14,15 +14,15 @@ import numpy as np
 
 from pulse.core.bounds import Absolute, ErrorBound
 from pulse.core.errors import PulseError
-from pulse.core.expression import TRUE, columns_of
+from pulse.core.expression import columns_of
+from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.node import Node, walk
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join
 from pulse.operators.relational.scan import scans
 from pulse.plan.query import Query
-from pulse.plan.required_fit import Fit, required_fit
+from pulse.plan.required_fit import required_fit
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.inversion.inverter import Evaluate, absolute_bounds, invert
+from pulse.validation.inversion.inverter import absolute_bounds, invert
+from pulse.validation.inversion.volatility import Evaluate
 
 
 class NoBoundError(PulseError, ValueError):
@@ -52,18 +52,16 @@ def for_query(
     found = required_fit(query, fixed) if fixed else {}
     if evaluate is not None:
         for place, error in _tried(query.plan, bounds, evaluate, split, inferences=False).items():
-            known = found.get(place, Fit(None, None))
+            known = found.get(place, UNKNOWN)
             # The plan alone ignores the approximation error of functions.
             found[place] = Fit(error if known.error is None else min(error, known.error), known.drift)
     decided = _predicates(query.plan)
     if evaluate is not None and any(place not in found for place in decided):
         tried = _tried(query.plan, bounds, evaluate, split, inferences=True)
-        found |= {
-            place: Fit(tried[place], None) for place in decided if place not in found and tried.get(place)
-        }
+        found |= {place: Fit(tried[place]) for place in decided if place not in found and tried.get(place)}
     out: dict[str, dict[str, Fit]] = {}
     for stream, name in (*found, *decided):
-        out.setdefault(stream, {})[name] = found.get((stream, name), Fit(None, None))
+        out.setdefault(stream, {})[name] = found.get((stream, name), UNKNOWN)
     return out
 
 
@@ -119,12 +117,7 @@ def _least(allotment: Allotment, name: str) -> float:
 
 def _predicates(plan: Node) -> list[tuple[str, str]]:
     """Return the stored attributes that predicates mention under a scan's alias."""
-    used: set[str] = set()
-    for node in walk(plan):
-        predicate = (
-            node.predicate if isinstance(node, Filter) else node.condition if isinstance(node, Join) else TRUE
-        )
-        used |= columns_of(predicate)
+    used = {name for node in walk(plan) for name in columns_of(node.selection)}
     return [
         (one.stream, name)
         for one in scans(plan)

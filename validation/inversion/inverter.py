@@ -2,7 +2,7 @@
 
 Every node's output has, per key and modelled column, a *need*: the largest error that keeps the query's bounds; infinite where
 nothing depends on it, NaN where it is still unknown (a window not yet full, a key without a partner). The needs of a node's
-inputs follow from those of its output, operator by operator:
+inputs follow from those of its output, operator by operator (``Node.invert``):
 
 ========== =======================================================================================================
 project    unchanged through names (*translations*); through expressions by their forward rules and the split
@@ -11,10 +11,10 @@ filter     passed on where a key has results. The predicate's columns (*inferenc
            where there is no result and the depth where there is one, or of the query's tolerance where that is larger
            (:mod:`~pulse.validation.inversion.predicate`)
 join       passed on to the sides; its condition as a filter, over all pairs whose keys can match
-           (:mod:`~pulse.validation.inversion.join`); progressive filling then distributes what the smallest shares leave
-           (:mod:`~pulse.operators.inversion.max_min_fill`)
+           (:mod:`~pulse.operators.relational.join_inversion`); progressive filling then distributes what the smallest shares
+           leave (:mod:`~pulse.operators.inversion.max_min_fill`)
 window     ``avg``, ``min``, ``max``: passed on; ``sum``: divided by the window's seconds
-across     :mod:`~pulse.validation.inversion.across`
+across     :mod:`~pulse.operators.across.inversion`
 union      passed on to the member that a key came from
 mirror     the smaller of a pair and its mirror image, each column's from where it was exchanged to
 ========== =======================================================================================================
@@ -34,40 +34,29 @@ both it and the true output exist. Below an aggregate across keys, it also requi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrays import FloatArray
 from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
 from pulse.core.errors import unknown_column
-from pulse.core.expression import TRUE, Column, Expression
+from pulse.core.expression import Expression
 from pulse.kernels.polynomial.extrema import bounds as extrema
-from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
-from pulse.operators.inversion.needs import Needs, gather, group_min, mirrored, positions, smaller
-from pulse.operators.inversion.split_heuristics import Split, get
+from pulse.operators.inversion.needs import Needs, gather, group_min, positions, smaller
+from pulse.operators.inversion.sources import Limited
+from pulse.operators.inversion.split_heuristics import Split, SplitInput, allot, get
 from pulse.operators.node import Node
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.mirror import Mirror
-from pulse.operators.relational.project import Project
-from pulse.operators.relational.scan import Scan
-from pulse.operators.relational.union import Union
-from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
 from pulse.plan.required_fit import required_fit
-from pulse.validation.inversion import across, join
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.apportion import shares
-from pulse.validation.inversion.error_propagation import Forward
+from pulse.validation.inversion.error_propagation import Errors, Forward, linear_legs
 from pulse.validation.inversion.predicate import Tolerance, decision_shares
-from pulse.validation.inversion.volatility import Volatility
-
-Evaluate = Callable[[Node], Relation]
-"""A function that returns the output of a plan node, scans included: with the runtime, its evaluation's ``segments``."""
+from pulse.validation.inversion.volatility import Evaluate, Volatility
 
 
 def invert(
@@ -91,8 +80,8 @@ def invert(
     inferences : whether the existence of results counts and not only their values, default True
     """
     column_bounds = _by_column(plan, bounds)
-    restless = Volatility(evaluate, volatility)
-    walk = _Inversion(evaluate, get(split), restless, _tolerance(plan, bounds), inferences)
+    known = Volatility(evaluate, volatility)
+    walk = PlanInversion(evaluate, get(split), known, _tolerance(plan, bounds), inferences)
     root = evaluate(plan)
     walk.down(plan, {name: _need(root, name, one) for name, one in column_bounds.items()})
     static = _static(plan, column_bounds)
@@ -203,129 +192,58 @@ def _default(known: FloatArray, static: float | None) -> float:
 
 
 @dataclass(frozen=True)
-class _Inversion:
-    """One walk down a plan; ``found`` collects the needs of each scan."""
+class PlanInversion:
+    """One walk down a plan, as its operators see it; ``found`` collects the needs of each stream's uses."""
 
-    evaluate: Evaluate
+    segments: Evaluate
     split: Split
-    restless: Volatility
+    volatility: Volatility
     tolerance: Tolerance | None
     inferences: bool
     found: dict[str, list[tuple[Relation, Needs]]] = field(default_factory=dict)
 
     def down(self, node: Node, needs: Needs) -> None:
         """Propagate the needs of a node's output to its inputs, recursively."""
-        relation = self.evaluate(node)
-        match node:
-            case Scan():
-                own = {name.removeprefix(f"{node.alias}."): need for name, need in needs.items()}
-                self.found.setdefault(node.stream, []).append((relation, own))
-            case Filter():
-                self._filter(node, relation, needs)
-            case Project():
-                self._project(node, relation, needs)
-            case Window():
-                self._window(node, relation, needs)
-            case Across():
-                self._across(node, relation, needs)
-            case Union():
-                for member in node.members:
-                    below = self.evaluate(member)
-                    at = positions(below.keys, relation.keys, below.groups, relation.groups)
-                    names = dict(zip(node.columns.modelled, member.columns.modelled, strict=True))
-                    self.down(member, {names[name]: gather(need, at) for name, need in needs.items()})
-            case Mirror():
-                self._mirror(node, relation, needs)
-            case Join():
-                found = join.passed_on(node, relation, needs, self.evaluate)
-                if self.inferences:
-                    found = join.with_condition(
-                        node, found, self.evaluate, self.split, self.restless, self.tolerance
-                    )
-                for side, own in zip(node.inputs, found, strict=True):
-                    self.down(side, own)
-            case _:
-                raise AssertionError(f"no inversion of {type(node).__name__}")
+        for one, own in zip(node.inputs, node.invert(self, self.segments(node), needs), strict=True):
+            self.down(one, own)
 
-    def _filter(self, node: Filter, relation: Relation, needs: Needs) -> None:
-        below = self.evaluate(node.input)
-        at = positions(below.keys, relation.keys, below.groups, relation.groups)
-        # Where the predicate passes no rows, only its margin counts.
-        emptied = (np.diff(below.offsets) > 0) & (gather(np.diff(relation.offsets).astype(float), at) == 0.0)
-        passed = {name: np.where(emptied, np.inf, gather(need, at)) for name, need in needs.items()}
-        if self.inferences and node.predicate != TRUE:
-            own = decision_shares(
-                below, node.predicate, self.split, self.restless.rows(node.input), self.tolerance
-            )
-            passed = smaller(passed, own)
-        self.down(node.input, passed)
+    def require(self, stream: str, relation: Relation, needs: Needs) -> None:
+        self.found.setdefault(stream, []).append((relation, needs))
 
-    def _project(self, node: Project, relation: Relation, needs: Needs) -> None:
-        below = self.evaluate(node.input)
-        at = _projected(node, below, relation)
-        outputs = dict(node.outputs)
+    def allot(self, question: SplitInput) -> FloatArray:
+        return allot(self.split, question)
+
+    def shares(self, node: Node, needs: Sequence[tuple[Expression, FloatArray]]) -> Needs:
+        below = self.segments(node)
+        forward = Forward(below, [expression for expression, _ in needs], "project")
+        of_part = {name: values[forward.row] for name, values in self.volatility.rows(node).items()}
+        group = forward.relation.group
         out: Needs = {}
-        made: list[tuple[str, Expression]] = []
-        for name, need in needs.items():
-            expression = outputs.get(name, Column(name))
-            if isinstance(expression, Column):
-                out = smaller(out, {expression.name: gather(need, at)})
-            else:
-                made.append((name, expression))
-        if made:
-            forward = Forward(below, [expression for _, expression in made], "project")
-            rest = self.restless.rows(node.input)
-            of_part = {name: values[forward.row] for name, values in rest.items()}
-            group = forward.relation.group
-            for i, (name, _) in enumerate(made):
-                budget = gather(needs[name], at)[group]
-                found = shares(forward, i, budget, self.split, of_part)
-                own = {column: group_min(values, group, below.groups) for column, values in found.items()}
-                out = smaller(out, own)
-        self.down(node.input, out)
+        for i, (_, need) in enumerate(needs):
+            found = shares(forward, i, need[group], self.split, of_part)
+            own = {name: group_min(values, group, below.groups) for name, values in found.items()}
+            out = smaller(out, own)
+        return out
 
-    def _mirror(self, node: Mirror, relation: Relation, needs: Needs) -> None:
-        below = self.evaluate(node.input)
-        n, m = below.groups, relation.groups
-        at = positions(below.keys, relation.keys, n, m)
-        image = positions(mirrored(below, node.exchanged), relation.keys, n, m)
-        other = node.exchanged
-        own = {name: gather(need, at) for name, need in needs.items()}
-        self.down(
-            node.input, smaller(own, {other.get(name, name): gather(v, image) for name, v in needs.items()})
+    def decision_shares(
+        self,
+        rows: Relation,
+        predicate: Expression,
+        volatility: Errors,
+        *,
+        empty_only: bool = False,
+        limited: Limited | None = None,
+    ) -> Needs:
+        def note(forward: Forward, index: int, limit: FloatArray) -> None:
+            if limited is not None:
+                limited(forward.expressions[index], forward.row, limit)
+
+        return decision_shares(
+            rows, predicate, self.split, volatility, self.tolerance, empty_only=empty_only, note=note
         )
 
-    def _window(self, node: Window, relation: Relation, needs: Needs) -> None:
-        if node.output not in needs:
-            self.down(node.input, {})
-            return
-        assert isinstance(node.size, int)
-        below = self.evaluate(node.input)
-        at = positions(below.keys, relation.keys, below.groups, relation.groups)
-        scale = node.size / 1e6 if node.function == "sum" else 1.0
-        self.down(node.input, {node.argument: gather(needs[node.output], at) / scale})
+    def tolerated(self, size: float) -> float:
+        return 0.0 if self.tolerance is None else max(self.tolerance.part * size, self.tolerance.floor)
 
-    def _across(self, node: Across, relation: Relation, needs: Needs) -> None:
-        if node.output not in needs:
-            self.down(node.input, {})
-            return
-        below = self.evaluate(node.input)
-        rest = self.restless.rows(node.input).get(node.argument)
-        own = across.invert_across(node, below, relation, needs[node.output], self.split, rest)
-        self.down(node.input, {node.argument: own})
-
-
-def _projected(node: Project, below: Relation, relation: Relation) -> IntArray:
-    """Return the output group of each group of a projection's input.
-
-    All key columns are there, possibly renamed, except hidden ones, which equal another.
-    """
-    source = {}
-    outputs = dict(node.outputs)
-    for name, column in zip(relation.columns.key_names, relation.keys, strict=True):
-        expression = outputs.get(name, Column(name))
-        if isinstance(expression, Column):
-            source[expression.name] = column
-    source |= {name: source[equal] for name, equal in node.hidden}
-    among = [source[name] for name in below.columns.key_names]
-    return positions(below.keys, among, below.groups, relation.groups)
+    def linear_legs(self, expression: Expression, columns: Sequence[str]) -> list[dict[str, float]] | None:
+        return linear_legs(expression, columns)

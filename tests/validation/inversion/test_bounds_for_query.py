@@ -13,13 +13,13 @@ from pulse.core.bounds import Absolute, Relative
 from pulse.core.expression import Arithmetic, Column, Comparison, Constant, Expression, Function
 from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.inversion.fit import Fit
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.project import Project
 from pulse.operators.relational.scan import Scan, scans
 from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
-from pulse.plan.required_fit import Fit
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.validation.inversion.bounds_for_query import NoBoundError, for_query
 from tests.validation.streams import SECOND, Stream, evaluation, scan, streams

@@ -1,7 +1,6 @@
-"""Invert a join: pass needs to both sides, and share the margin of its condition over all pairs (semantics 4.3, 4.5).
+"""Share the margin of a join's condition among its inputs, over all pairs (semantics 4.3, 4.5).
 
-A bound on an output column is one on the input's own column, the smallest over all pairs that a key takes part in. Pairs
-without a result have a slack, also those that the join itself skips because they are far apart; where a predicate
+Pairs without a result have a slack, also those that the join itself skips because they are far apart; where a predicate
 bounds the distance of two positions, the slack of far pairs follows from their bounding boxes, as ``distance - reach``.
 
 A key keeps the smallest of its shares in all pairs. Progressive filling distributes the rest to its partners
@@ -10,18 +9,18 @@ A key keeps the smallest of its shares in all pairs. Progressive filling distrib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression, Function, all_of, columns_of
 from pulse.operators.data.relation import Relation
-from pulse.operators.inversion.max_min_fill import Limits
+from pulse.operators.inversion.max_min_fill import Legs, Limits
 from pulse.operators.inversion.needs import Needs, group_min, positions, smaller
-from pulse.operators.inversion.split_heuristics import Split
-from pulse.operators.node import Node
+from pulse.operators.inversion.sources import Inversion
 from pulse.operators.relational.equi_join import (
     all_pairs,
     common_cells,
@@ -31,53 +30,24 @@ from pulse.operators.relational.equi_join import (
     named,
     split_condition,
 )
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join
 from pulse.operators.relational.near import Near
 from pulse.operators.relational.proximity_join import position_boxes
-from pulse.operators.relational.scan import Scan
-from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_legs
-from pulse.validation.inversion.predicate import Tolerance, decision_shares
-from pulse.validation.inversion.volatility import Volatility
+
+if TYPE_CHECKING:
+    from pulse.operators.relational.join import Join
 
 _ROWS = 1 << 16  # rows joined at once
 
 
-def passed_on(
-    node: Join, relation: Relation, needs: Needs, evaluate: Callable[[Node], Relation]
-) -> tuple[Needs, Needs]:
-    """Return the needs of both sides for the values of the join's output; unknown for keys without a result."""
-    left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
-    keys = len(node.left.columns.key)
-    some = np.flatnonzero(np.diff(relation.offsets))
-    out: list[Needs] = []
-    for side, own in ((left, relation.keys[:keys]), (right, relation.keys[keys:])):
-        place = positions(own, side.keys, relation.groups, side.groups)[some]
-        names = [name for name in needs if name in side.columns.modelled]
-        out.append({name: group_min(needs[name][some], place, side.groups) for name in names})
-    return out[0], out[1]
-
-
-def with_condition(
-    node: Join,
-    passed: tuple[Needs, Needs],
-    evaluate: Callable[[Node], Relation],
-    split: Split,
-    restless: Volatility,
-    tolerance: Tolerance | None,
-) -> tuple[Needs, Needs]:
-    """Combine those needs with the needs of the condition's decisions."""
-    if node.condition == TRUE and node.near is None:
-        return passed
-    left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
-    rest = {**restless.groups(node.left), **restless.groups(node.right)}
-    found = _Condition(node, left, right, split, rest, tolerance).needs()
+def with_condition(node: Join, inversion: Inversion, passed: tuple[Needs, ...]) -> tuple[Needs, ...]:
+    """Combine the needs of both sides with those of the condition's decisions."""
+    left, right = named(inversion.segments(node.left), inversion.segments(node.right), node.columns)
+    found = _Condition(node, inversion, left, right).needs()
     free: list[Needs] = []
     for needs, paired in zip(passed, found.paired, strict=True):
         # Pairs without a result depend on the condition's margin alone.
         free.append({name: np.where(np.isnan(need) & paired, np.inf, need) for name, need in needs.items()})
-    own = found.helped((free[0], free[1]))
-    return smaller(free[0], own[0]), smaller(free[1], own[1])
+    return tuple(map(smaller, free, found.helped((free[0], free[1]))))
 
 
 class _Inputs:
@@ -95,12 +65,12 @@ class _Inputs:
             groups = (left, right)[i].groups
             self.number[name] = np.arange(self.n, self.n + groups)
             self.n += groups
-        streams = _stream(node.left), _stream(node.right)
-        if streams[0] is None or streams[1] is None or streams[0].stream != streams[1].stream:
+        stored = node.left.stored_rows, node.right.stored_rows
+        if stored[0] is None or stored[1] is None or stored[0][0] != stored[1][0]:
             return
         at = positions(right.keys, left.keys, right.groups, left.groups)
         for name in names[1]:
-            twin = f"{streams[0].alias}.{name.removeprefix(f'{streams[1].alias}.')}"
+            twin = f"{stored[0][1]}.{name.removeprefix(f'{stored[1][1]}.')}"
             if twin in names[0]:
                 same = self.number[twin]
                 self.number[name] = np.where(at >= 0, np.append(same, -1)[at], self.number[name])
@@ -112,13 +82,6 @@ class _Inputs:
             for name, values in own.items():
                 np.fmin.at(out, self.number[name], values)
         return out
-
-
-def _stream(node: Node) -> Scan | None:
-    """Return the scan below a side's filters, or None."""
-    while isinstance(node, Filter):
-        node = node.input
-    return node if isinstance(node, Scan) else None
 
 
 class _Found:
@@ -137,18 +100,20 @@ class _Found:
             own[name] = np.full(len(self.paired[side]), np.nan)
         np.fmin.at(own[name], groups, values)
 
-    def limit(self, expression: Expression, pairs: IntArray, limit: FloatArray) -> None:
-        """Record the allowed error of an expression in each pair."""
-        used = columns_of(expression)
-        names = tuple(name for name in self.inputs.side if name in used)
-        if not names:
-            return
+    def limit(
+        self,
+        names: Sequence[str],
+        legs: Sequence[Mapping[str, float]] | None,
+        pairs: IntArray,
+        limit: FloatArray,
+    ) -> None:
+        """Record the allowed error of an expression of these columns in each pair; without ``legs`` it is not linear."""
         inputs = np.stack([self.inputs.number[one][pairs[:, self.inputs.side[one]]] for one in names], axis=1)
-        legs = linear_legs(expression, names)
         if legs is None:
             self.limits.fix(inputs[~np.isposinf(limit)].ravel())
         else:
-            self.limits.add(inputs, [{names.index(k): v for k, v in leg.items()} for leg in legs], limit)
+            numbered: Legs = [{names.index(k): v for k, v in leg.items()} for leg in legs]
+            self.limits.add(inputs, numbered, limit)
 
     def helped(self, passed: tuple[Needs, Needs]) -> tuple[Needs, Needs]:
         """Return the shares after progressive filling, none above the passed needs; an input on both sides gets one share.
@@ -168,17 +133,10 @@ class _Found:
 class _Condition:
     """The condition of a join over the pairs of its inputs' groups."""
 
-    def __init__(
-        self,
-        node: Join,
-        left: Relation,
-        right: Relation,
-        split: Split,
-        volatility: Needs,
-        tolerance: Tolerance | None,
-    ) -> None:
-        self.node, self.left, self.right = node, left, right
-        self.split, self.volatility, self.tolerance = split, volatility, tolerance
+    def __init__(self, node: Join, inversion: Inversion, left: Relation, right: Relation) -> None:
+        self.node, self.inversion, self.left, self.right = node, inversion, left, right
+        of_side = (inversion.volatility.groups(one) for one in node.inputs)
+        self.volatility: Needs = {name: values for own in of_side for name, values in own.items()}
         self.found = _Found(node, left, right)
 
     def needs(self) -> _Found:
@@ -213,7 +171,7 @@ class _Condition:
     def _of(
         self, rows: Relation, pairs: IntArray, predicate: Expression, *, empty_only: bool = False
     ) -> Needs:
-        rest: Errors = {}
+        rest: Needs = {}
         if self.volatility:
             of_group = {
                 name: values[pairs[:, 0 if name in self.left.columns.modelled else 1]]
@@ -221,13 +179,16 @@ class _Condition:
             }
             rest = {name: values[rows.group] for name, values in of_group.items()}
 
-        def note(forward: Forward, index: int, limit: FloatArray) -> None:
-            of_pair = group_min(limit, rows.group[forward.row], len(pairs))
-            self.found.limit(forward.expressions[index], pairs, np.where(np.isnan(of_pair), np.inf, of_pair))
+        def limited(expression: Expression, row: IntArray, limit: FloatArray) -> None:
+            used = columns_of(expression)
+            names = tuple(name for name in self.found.inputs.side if name in used)
+            if not names:
+                return
+            of_pair = group_min(limit, rows.group[row], len(pairs))
+            legs = self.inversion.linear_legs(expression, names)
+            self.found.limit(names, legs, pairs, np.where(np.isnan(of_pair), np.inf, of_pair))
 
-        return decision_shares(
-            rows, predicate, self.split, rest, self.tolerance, empty_only=empty_only, note=note
-        )
+        return self.inversion.decision_shares(rows, predicate, rest, empty_only=empty_only, limited=limited)
 
     def _near(self, pairs: IntArray, near: Near) -> IntArray:
         """Return the pairs whose boxes come within reach, errors included; the others get shares from their boxes' distance.
@@ -240,10 +201,10 @@ class _Condition:
         far = self._apart(pairs, near, (self.left, self.right)) > reach
         distance = self._apart(pairs, near, bare)
         # The error is the hypotenuse of the coordinates' errors, each of two positions: an equal part for all four.
-        allowed = 0.0 if self.tolerance is None else max(self.tolerance.part * reach, self.tolerance.floor)
-        limit = np.maximum(distance[far] - reach, allowed) * (1.0 - 1e-9)
+        limit = np.maximum(distance[far] - reach, self.inversion.tolerated(reach)) * (1.0 - 1e-9)
         share = limit / np.sqrt(8.0)
-        self.found.limit(_span(near), pairs[far], limit)
+        legs = [dict.fromkeys(names, 1.0) for names in zip(near.left, near.right, strict=True)]
+        self.found.limit((*near.left, *near.right), legs, pairs[far], limit)
         for i, names in enumerate((near.left, near.right)):
             groups = pairs[far, i]
             self.found.paired[i][groups] = True
@@ -271,11 +232,8 @@ def _reach(near: Near) -> float:
 
 
 def _within(near: Near) -> Expression:
-    return Comparison("<=", Function("distance", _span(near).arguments), Constant(_reach(near)))
-
-
-def _span(near: Near) -> Function:
-    return Function(SPAN, tuple(Column(name) for name in (*near.left, *near.right)))
+    positions = tuple(Column(name) for name in (*near.left, *near.right))
+    return Comparison("<=", Function("distance", positions), Constant(_reach(near)))
 
 
 def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
