@@ -67,6 +67,7 @@ class Sieve:
 
     rows: int
     reason: list[str] = field(default_factory=list)
+    remarked: dict[str, int] = field(default_factory=dict)  # how many of the rows kept, by remark
     _code: np.ndarray | None = None  # 0: kept, else 1 + index of the reason
 
     def remove(self, mask: BoolArray, why: str) -> None:
@@ -78,6 +79,11 @@ class Sieve:
         self.reason.append(why)
         self._code[mask & (self._code == 0)] = len(self.reason)
 
+    def remark(self, rows: int, what: str) -> None:
+        """Note something about a number of rows that are kept."""
+        if rows:
+            self.remarked[what] = rows
+
     def kept(self) -> BoolArray:
         """Return which rows no reason has removed so far."""
         mask: BoolArray = np.ones(self.rows, np.bool_) if self._code is None else self._code == 0
@@ -86,14 +92,14 @@ class Sieve:
     def split(self, table: pa.Table, counts: Counts, aside: Aside | None) -> pa.Table:
         """Return the kept rows; pass the others to ``aside`` with a column of reasons, and count all."""
         if self._code is None:
-            counts.add(Counts(self.rows, self.rows))
+            counts.add(Counts(self.rows, self.rows, remarked=self.remarked))
             return table
         per_reason = np.bincount(self._code, minlength=len(self.reason) + 1)
         removed: dict[str, int] = {}
         for why, n in zip(self.reason, per_reason[1:], strict=True):
             if n:
                 removed[why] = removed.get(why, 0) + int(n)
-        counts.add(Counts(self.rows, int(per_reason[0]), removed))
+        counts.add(Counts(self.rows, int(per_reason[0]), removed, self.remarked))
         if aside is not None:
             codes = self._code[self._code > 0] - 1
             out = table.filter(pa.array(self._code > 0))

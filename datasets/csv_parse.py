@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv
@@ -58,7 +58,22 @@ def _convert(
     lines = _count_lines(data)
     data += (b"" if data.endswith(b"\n") else b"\n") + sentinel.encode() + b"\n"
     positions = {name: f"c{layout.index(name)}" for name in types}
-    table = pyarrow.csv.read_csv(
+    table = arrow_csv(
+        data,
+        layout,
+        column_types={positions[name]: type_ for name, type_ in types.items()},
+        include_columns=list(positions.values()),
+        timestamp_parsers=list(time_formats) or None,
+        auto_dict_encode=False,
+    )
+    if table.num_rows != lines + 1:
+        return None
+    return table.rename_columns(list(positions)).slice(0, lines).combine_chunks()
+
+
+def arrow_csv(data: bytes, layout: Layout, **convert: Any) -> pa.Table:
+    """Parse lines with Arrow, columns named ``c0, c1, …``; with Arrow's and the layout's texts for no value."""
+    return pyarrow.csv.read_csv(
         pa.BufferReader(data),
         read_options=pyarrow.csv.ReadOptions(
             column_names=[f"c{i}" for i in range(len(layout.names))],
@@ -67,21 +82,9 @@ def _convert(
         ),
         parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types={positions[name]: type_ for name, type_ in types.items()},
-            include_columns=list(positions.values()),
-            null_values=nulls(layout),
-            timestamp_parsers=list(time_formats) or None,
-            auto_dict_encode=False,
+            null_values=[*pyarrow.csv.ConvertOptions().null_values, *layout.missing], **convert
         ),
     )
-    if table.num_rows != lines + 1:
-        return None
-    return table.rename_columns(list(positions)).slice(0, lines).combine_chunks()
-
-
-def nulls(layout: Layout) -> list[str]:
-    """Return the texts that stand for no number or time."""
-    return [*pyarrow.csv.ConvertOptions().null_values, *layout.missing]
 
 
 def _count_lines(data: bytes) -> int:

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from pulse.core.errors import unknown_column
 from pulse.core.plane import Plane
-from pulse.datasets.counts import Aside, Counts
-from pulse.datasets.errors import DatasetError, EmptyInputError, UnknownFormatError, readable
-from pulse.datasets.text_blocks import Layout, check_encoding, read_layout
+from pulse.datasets.counts import Aside, Counts, Sieve
+from pulse.datasets.errors import DatasetError, EmptyInputError, UnknownFormatError, UnreadableError, readable
+from pulse.datasets.text_blocks import Block, Layout, check_encoding, read_blocks, read_layout
 from pulse.datasets.units import COMPRESSED, RANGE_BYTES, Paths, Unit, byte_ranges, expand
 
 BATCH_ROWS = 1 << 17
@@ -78,7 +78,6 @@ class Format(ABC):
         """Return how many bytes of a file these columns take; None where unknown, as for computed columns."""
         return None
 
-    @abstractmethod
     def batches(
         self,
         unit: Unit,
@@ -92,6 +91,14 @@ class Format(ABC):
 
         Rows that filters remove are counted by reason in ``counts``, and passed to ``aside`` with a column ``reason``.
         """
+        names = pick(columns, self.schema(unit.path), unit.path)
+        tally = Counts() if counts is None else counts
+        for table, sieve in self.sifted(unit, names):
+            yield from rebatch(sieve.split(table, tally, aside), batch_rows)
+
+    @abstractmethod
+    def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
+        """Read the unit's rows in file order, table by table, with those to remove."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +142,14 @@ class TextFormat(Format):
             with readable(path):
                 units += byte_ranges(path, layout.header_bytes, len(units), self.range_bytes)
         return require_units(units, files)
+
+    def blocks(self, unit: Unit, layout: Layout) -> Iterator[Block]:
+        """Read the lines that begin in the unit, block by block."""
+        if unit.row_group is not None:
+            raise UnreadableError(
+                f"{unit}: expected a byte range, got a row group; list the units with this format"
+            )
+        return read_blocks(unit, layout)
 
 
 def require_units(units: list[Unit], files: list[str]) -> list[Unit]:

@@ -10,13 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from pulse.core.errors import UnknownColumnError, unknown_column
-from pulse.datasets.counts import Aside, Counts
-from pulse.datasets.csv_parse import KEY_TEXT, layout_names, nulls, parse_block
-from pulse.datasets.errors import EmptyInputError, UnknownFormatError, UnreadableError, readable
-from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
+from pulse.datasets.counts import Sieve
+from pulse.datasets.csv_parse import KEY_TEXT, arrow_csv, layout_names, parse_block
+from pulse.datasets.errors import EmptyInputError, UnknownFormatError, readable
+from pulse.datasets.format import TextFormat
 from pulse.datasets.text_blocks import Block, Layout, line_number, open_bytes, read_blocks, to_utf8
 from pulse.datasets.time_columns import TIME, Place, check_time_unit, to_time, to_time_or_null
 from pulse.datasets.units import Paths, Unit
@@ -108,25 +107,11 @@ class PlainCsv(TextFormat):
         """Estimate the columns' share of the file's size."""
         return bytes_of_columns(self.layout(path), columns)
 
-    def batches(
-        self,
-        unit: Unit,
-        columns: Sequence[str],
-        *,
-        batch_rows: int = BATCH_ROWS,
-        counts: Counts | None = None,
-        aside: Aside | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the lines that begin in the unit; no row is ever removed."""
-        if unit.row_group is not None:
-            raise UnreadableError(
-                f"{unit}: expected a byte range, got a row group; list the units with this format"
-            )
+    def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
         layout = self.layout(unit.path)
         types = self._types(layout)
-        names = pick(columns, pa.schema(list(types.items())), unit.path)
         wanted = {name: self._stored_type(name, types[name]) for name in names}
-        for block in read_blocks(unit, layout):
+        for block in self.blocks(unit, layout):
             table = _without_empty_keys(parse_block(block, layout, wanted), self.key)
             if self.time in names and table.num_rows:
                 at = names.index(self.time)
@@ -134,9 +119,7 @@ class PlainCsv(TextFormat):
                 read = to_time_or_null if self.missing_times else to_time
                 times = read(column, place_in(block, unit.path, self.time), self.time_unit, self.time_format)
                 table = table.set_column(at, self.time, times)
-            if counts is not None:
-                counts.add(Counts(table.num_rows, table.num_rows))
-            yield from rebatch(table, batch_rows)
+            yield table, Sieve(table.num_rows)
 
     def _stored_type(self, name: str, type_: pa.DataType) -> pa.DataType:
         """Return the type to read a column as: times as text, unless they are numbers. A fractional time is a double."""
@@ -224,16 +207,7 @@ def _guess(layout: Layout, key: Sequence[str]) -> dict[str, pa.DataType]:
         head, layout, dict.fromkeys(layout_names(layout)[:1], pa.binary())
     )  # checks that every line is a row
     with readable(layout.path):
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(data),
-            read_options=pyarrow.csv.ReadOptions(
-                column_names=[f"c{i}" for i in range(len(layout.names))],
-                use_threads=False,
-                block_size=len(data) + 1,
-            ),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter),
-            convert_options=pyarrow.csv.ConvertOptions(check_utf8=False, null_values=nulls(layout)),
-        )
+        table = arrow_csv(data, layout, check_utf8=False)
     if table.num_rows == 0:
         raise EmptyInputError(f"{layout.path}: the file holds no rows; there is nothing to read")
     types = {name: table.schema.field(layout.names.index(name)).type for name in layout_names(layout)}

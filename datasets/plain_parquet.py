@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulse.datasets.counts import Aside, Counts
+from pulse.datasets.counts import Sieve
 from pulse.datasets.csv_parse import KEY_TEXT
 from pulse.datasets.errors import DatasetError, EmptyInputError, UnreadableError, readable
-from pulse.datasets.format import BATCH_ROWS, Format, pick, require_units
+from pulse.datasets.format import BATCH_ROWS, Format, require_units
 from pulse.datasets.time_columns import TIME, check_time_unit, to_time, to_time_or_null
 from pulse.datasets.units import Paths, Unit
 
@@ -56,14 +56,14 @@ def row_groups(files: list[str]) -> list[Unit]:
     return require_units(units, files)
 
 
-def read_row_group(unit: Unit, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+def read_row_group(
+    unit: Unit, columns: Sequence[str], batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
     """Read the columns of one row group, text as dictionaries, without threads: Spark has a worker per core."""
     if unit.row_group is None:
         raise DatasetError(
             f"{unit}: expected a Parquet row group, got a byte range; list the units with this format"
         )
-    if batch_rows < 1:
-        raise DatasetError(f"batch_rows: expected at least 1, got {batch_rows}")
     with open_parquet(unit.path) as probe, readable(unit.path):
         text = [name for name in columns if is_text(probe.schema_arrow.field(name).type)]
     seen = 0
@@ -137,19 +137,9 @@ class PlainParquet(Format):
             return field.with_type(TIME)
         return field.with_type(KEY_TEXT) if is_text(field.type) else field
 
-    def batches(
-        self,
-        unit: Unit,
-        columns: Sequence[str],
-        *,
-        batch_rows: int = BATCH_ROWS,
-        counts: Counts | None = None,
-        aside: Aside | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the row group's rows; no row is ever removed."""
-        names = pick(columns, self.schema(unit.path), unit.path)
+    def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
         row = 0
-        for batch in read_row_group(unit, names, batch_rows):
+        for batch in read_row_group(unit, names):
             if self.time in names:
                 at = names.index(self.time)
                 begin = row
@@ -161,6 +151,4 @@ class PlainParquet(Format):
                 times = read(batch.column(at), place, self.time_unit, self.time_format)
                 batch = batch.set_column(at, pa.field(names[at], TIME), times)
             row += batch.num_rows
-            if counts is not None:
-                counts.add(Counts(batch.num_rows, batch.num_rows))
-            yield batch
+            yield pa.Table.from_batches([batch]), Sieve(batch.num_rows)

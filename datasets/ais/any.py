@@ -12,9 +12,9 @@ from pulse.datasets.ais.common import AisFormat
 from pulse.datasets.ais.danish import AisDanish
 from pulse.datasets.ais.marinecadastre import AisMarineCadastre
 from pulse.datasets.ais.parquet import AisParquet
-from pulse.datasets.counts import Aside, Counts
+from pulse.datasets.counts import Sieve
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.format import BATCH_ROWS, TextFormat
+from pulse.datasets.format import TextFormat
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
 from pulse.datasets.text_blocks import check_encoding, read_layout
 from pulse.datasets.units import RANGE_BYTES, Paths, Unit
@@ -91,17 +91,8 @@ class Ais(AisFormat):
         """Read the tables, by the file's own format."""
         return self.of(unit.path).tables(unit, columns)
 
-    def batches(
-        self,
-        unit: Unit,
-        columns: Sequence[str],
-        *,
-        batch_rows: int = BATCH_ROWS,
-        counts: Counts | None = None,
-        aside: Aside | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the batches, by the file's own format."""
-        return self.of(unit.path).batches(unit, columns, batch_rows=batch_rows, counts=counts, aside=aside)
+    def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
+        return self.of(unit.path).sifted(unit, names)
 
 
 def ais_kind(names: Sequence[str]) -> type[AisDanish] | type[AisMarineCadastre] | None:

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 
 from pulse.core.errors import unknown_column
 from pulse.core.plane import Plane
-from pulse.datasets.counts import Aside, Counts, Sieve
+from pulse.datasets.counts import Sieve
 from pulse.datasets.csv_parse import KEY_TEXT, layout_names, parse_block
-from pulse.datasets.errors import ProjectionError, UnknownFormatError, UnreadableError
-from pulse.datasets.format import BATCH_ROWS, Format, TextFormat, pick, rebatch
+from pulse.datasets.errors import ProjectionError, UnknownFormatError
+from pulse.datasets.format import Format, TextFormat, pick
 from pulse.datasets.plain_csv import bytes_of_columns, place_in
 from pulse.datasets.projection import Projection, choose, extent_of, given
-from pulse.datasets.text_blocks import Layout, read_blocks
+from pulse.datasets.text_blocks import Layout
 from pulse.datasets.time_columns import TIME, reject_nulls
 from pulse.datasets.units import Paths, Unit
 
@@ -138,19 +138,9 @@ class AisFormat(Format):
         """Return the types of columns that are not AIS numbers."""
         return [(name, column_type(name)) for name in names]
 
-    def batches(
-        self,
-        unit: Unit,
-        columns: Sequence[str],
-        *,
-        batch_rows: int = BATCH_ROWS,
-        counts: Counts | None = None,
-        aside: Aside | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
         """Read the rows with a position, projected if x or y is requested."""
-        schema = self.schema(unit.path)
-        names = pick(columns, schema, unit.path)
-        pick(("mmsi", *self.filtered_by()), schema, unit.path)
+        pick(("mmsi", *self.filtered_by()), self.schema(unit.path), unit.path)
         projected = any(name in PROJECTED for name in names)
         if projected and not isinstance(self.projection, Projection):
             raise ProjectionError(
@@ -158,7 +148,6 @@ class AisFormat(Format):
             )
         needed = [name for name in names if name not in PROJECTED]
         needed += [name for name in ("lat", "lon", "mmsi", *self.filtered_by()) if name not in needed]
-        tally = Counts() if counts is None else counts
         for table in self.tables(unit, needed):
             table = _without_codes(table)
             sieve = Sieve(table.num_rows)
@@ -170,11 +159,10 @@ class AisFormat(Format):
                 sieve.remove(~possible, "no position")
                 sieve.remove(pc.is_null(table.column("mmsi")).to_numpy(), "no MMSI")
             if projected:
-                table, outside = self._project(
+                table = self._project(
                     table, np.where(possible, lat, np.nan), np.where(possible, lon, np.nan), sieve
                 )
-                tally.add(Counts(remarked={"outside the projection's extent": outside} if outside else {}))
-            yield from rebatch(sieve.split(table.select(names), tally, aside), batch_rows)
+            yield table.select(names), sieve
 
     def filtered_by(self) -> tuple[str, ...]:
         """Return the columns that :meth:`sift` reads."""
@@ -183,7 +171,7 @@ class AisFormat(Format):
     def sift(self, table: pa.Table, sieve: Sieve) -> None:
         """Remove the rows that the format itself filters."""
 
-    def _project(self, table: pa.Table, lat: Any, lon: Any, sieve: Sieve) -> tuple[pa.Table, int]:
+    def _project(self, table: pa.Table, lat: Any, lon: Any, sieve: Sieve) -> pa.Table:
         assert isinstance(self.projection, Projection)
         x, y = self.projection.forward(lat, lon)
         lost = np.isfinite(lat) & ~(np.isfinite(x) & np.isfinite(y))
@@ -192,7 +180,8 @@ class AisFormat(Format):
         for name, values in zip(PROJECTED, (x, y), strict=True):
             table = table.append_column(name, pa.array(values, mask=missing if missing.any() else None))
         kept = sieve.kept()
-        return table, self.projection.outside(lat[kept], lon[kept])
+        sieve.remark(self.projection.outside(lat[kept], lon[kept]), "outside the projection's extent")
+        return table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,14 +213,10 @@ class AisText(AisFormat, TextFormat):
 
     def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
         """Parse the unit block by block."""
-        if unit.row_group is not None:
-            raise UnreadableError(
-                f"{unit}: expected a byte range, got a row group; list the units with this format"
-            )
         layout = self.layout(unit.path)
         found = self._names(layout)
         types = {found[name]: pa.timestamp("us") if name == "t" else column_type(name) for name in columns}
-        for block in read_blocks(unit, layout):
+        for block in self.blocks(unit, layout):
             table = parse_block(block, layout, types, self.time_formats).rename_columns(columns)
             if "t" in columns:
                 reject_nulls(table.column("t"), place_in(block, unit.path, found["t"]))

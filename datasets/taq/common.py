@@ -26,13 +26,13 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray
 from pulse.core.errors import unknown_column
-from pulse.datasets.counts import Aside, Counts, Sieve
+from pulse.datasets.counts import Sieve
 from pulse.datasets.csv_parse import KEY_TEXT, parse_block
-from pulse.datasets.errors import UnknownFormatError, UnreadableError, ValueParseError
-from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
+from pulse.datasets.errors import UnknownFormatError, ValueParseError
+from pulse.datasets.format import TextFormat
 from pulse.datasets.plain_csv import bytes_of_columns, place_in
 from pulse.datasets.taq.codes import RECORD, remove_others
-from pulse.datasets.text_blocks import Block, Layout, read_blocks
+from pulse.datasets.text_blocks import Block, Layout
 from pulse.datasets.time_columns import TIME, Place, check_zone, local_to_zone
 from pulse.datasets.units import Unit
 
@@ -134,26 +134,11 @@ class TaqFormat(TextFormat):
         names = [one for name in columns for one in (self._time_columns() if name == "t" else (name,))]
         return bytes_of_columns(layout, [found[name] for name in dict.fromkeys(names) if name in found])
 
-    def batches(
-        self,
-        unit: Unit,
-        columns: Sequence[str],
-        *,
-        batch_rows: int = BATCH_ROWS,
-        counts: Counts | None = None,
-        aside: Aside | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the trades that the filters keep."""
-        if unit.row_group is not None:
-            raise UnreadableError(
-                f"{unit}: expected a byte range, got a row group; list the units with this format"
-            )
+    def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
         layout = self.layout(unit.path)
-        names = pick(columns, self.schema(unit.path), unit.path)
         found = self._found(layout)
         needed = self._needed(names, found, layout)
-        tally = Counts() if counts is None else counts
-        for block in read_blocks(unit, layout):
+        for block in self.blocks(unit, layout):
             body = self._body(block)
             if not body.data:
                 continue
@@ -162,7 +147,7 @@ class TaqFormat(TextFormat):
             if "t" in names:
                 times = self._times(table, layout, place_in(body, unit.path, None))
                 table = table.append_column("t", local_to_zone(times, NEW_YORK, self.tz))
-            yield from rebatch(sieve.split(table.select(names), tally, aside), batch_rows)
+            yield table.select(names), sieve
 
     @abstractmethod
     def _times(self, table: pa.Table, layout: Layout, place: Place) -> pa.Array:

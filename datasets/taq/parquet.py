@@ -9,14 +9,14 @@ The key is the column ``symbol`` and the time ``t``, as in TAQ's text, or other 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from pulse.core.errors import ColumnTypeError, unknown_column
-from pulse.datasets.counts import Aside, Counts, Sieve
-from pulse.datasets.format import BATCH_ROWS, Format, pick, rebatch
+from pulse.datasets.counts import Sieve
+from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.taq.codes import (
     CANCELLED,
@@ -84,18 +84,9 @@ class TaqParquet(PlainParquet):
         """Describe the additional filter."""
         return [*super().statements(), f"removed, and set aside: {RECORD}"]
 
-    def batches(
-        self,
-        unit: Unit,
-        columns: Sequence[str],
-        *,
-        batch_rows: int = BATCH_ROWS,
-        counts: Counts | None = None,
-        aside: Aside | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the row group's trades."""
+    def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
         schema = self.schema(unit.path)
-        names, codes = pick(columns, schema, unit.path), code_column(schema)
+        codes = code_column(schema)
         if codes is None:
             raise unknown_column(CODES, schema.names, f"{unit.path} (trades with their corrections)")
         if not pa.types.is_integer(schema.field(codes).type):
@@ -103,13 +94,9 @@ class TaqParquet(PlainParquet):
                 f"{unit.path}, column '{codes}': expected codes of corrections as whole numbers, got "
                 f"{schema.field(codes).type}; read the file as it is with the format parquet"
             )
-        tally = Counts() if counts is None else counts
-        for batch in super().batches(unit, [*names, codes], batch_rows=batch_rows):
-            own = batch.column(codes)
-            sieve = Sieve(batch.num_rows)
+        for table, sieve in super().sifted(unit, list(dict.fromkeys([*names, codes]))):
+            own = table.column(codes).combine_chunks()
             remove_records(sieve, own)
             for some, what in _REMARKS:
-                n = int(has_code(own, some).sum())
-                tally.add(Counts(remarked={what: n} if n else {}))
-            table = pa.Table.from_batches([batch.select(names)])
-            yield from rebatch(sieve.split(table, tally, aside), batch_rows)
+                sieve.remark(int(has_code(own, some).sum()), what)
+            yield table.select(names), sieve
