@@ -90,56 +90,44 @@ def names(given: Iterable[str] | None) -> list[str]:
     return [name.strip() for option in given or () for name in option.split(",") if name.strip()]
 
 
+def pairs(
+    given: Iterable[str] | None, option: str, expected: str, *, sign: str = "=", repeatable: bool = False
+) -> dict[str, str]:
+    """Parse ``NAME=VALUE`` of each option, or with another sign; of a ``repeatable`` name the last value counts."""
+    found: dict[str, str] = {}
+    for one in given or ():
+        name, sign_found, value = one.partition(sign) if sign == "=" else one.rpartition(sign)
+        name, value = name.strip(), value.strip()
+        if not sign_found or not name or not value:
+            raise OptionError(f"{option} {one}: expected {expected}")
+        if name in found and not repeatable:
+            raise OptionError(f"{option}: '{name}' is named twice")
+        found[name] = value
+    return found
+
+
 def models(given: Iterable[str]) -> dict[str, str]:
     """Parse ``price:step`` or ``x:linear,y:linear``."""
-    found: dict[str, str] = {}
-    for one in names(given):
-        name, colon, truth = one.rpartition(":")
-        if not colon or not name or not truth:
-            raise OptionError(
-                f"--model {one}: expected ATTRIBUTE:TRUTH, such as price:step; truths are linear, step, samples"
-            )
-        if name in found:
-            raise OptionError(f"--model: '{name}' is named twice")
-        found[name] = truth
-    return found
+    expected = "ATTRIBUTE:TRUTH, such as price:step; truths are linear, step, samples"
+    return pairs(names(given), "--model", expected, sign=":")
 
 
 def bounds(given: str | None, option: str) -> str | dict[str, str] | None:
     """Parse one bound for all attributes, ``0.05%``, or one each, ``x=10,y=20``."""
     if given is None or "=" not in given:
         return given
-    found: dict[str, str] = {}
-    for one in names([given]):
-        name, equals, bound = one.partition("=")
-        if not equals or not name.strip() or not bound.strip():
-            raise OptionError(f"{option} {given}: expected one bound, or ATTRIBUTE=BOUND with commas between")
-        found[name.strip()] = bound.strip()
-    return found
+    return pairs(names([given]), option, "one bound, or ATTRIBUTE=BOUND with commas between", repeatable=True)
 
 
 def knobs(given: Iterable[str] | None) -> dict[str, Any]:
     """Parse ``NAME=VALUE``, with numbers as numbers."""
-    found: dict[str, Any] = {}
-    for one in given or ():
-        name, equals, value = one.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            raise OptionError(f"--knob {one}: expected NAME=VALUE, such as symbols=300")
-        found[name.strip()] = _number(value.strip())
-    return found
+    found = pairs(given, "--knob", "NAME=VALUE, such as symbols=300", repeatable=True)
+    return {name: _number(value) for name, value in found.items()}
 
 
 def streams(given: Iterable[str] | None) -> dict[str, str]:
     """Parse ``S=DIR``: a stream's name in the query, and its stored model."""
-    found: dict[str, str] = {}
-    for one in given or ():
-        name, equals, path = one.partition("=")
-        if not equals or not name.strip() or not path.strip():
-            raise OptionError(f"--stream {one}: expected NAME=DIR, such as S=prices")
-        if name.strip() in found:
-            raise OptionError(f"--stream: '{name.strip()}' is named twice")
-        found[name.strip()] = path.strip()
-    return found
+    return pairs(given, "--stream", "NAME=DIR, such as S=prices")
 
 
 def since(given: Iterable[str] | None) -> int | str | dict[str, int] | None:
@@ -148,13 +136,12 @@ def since(given: Iterable[str] | None) -> int | str | dict[str, int] | None:
     if not listed:
         return None
     if all("=" in one for one in listed):
-        found = {}
-        for one in listed:
-            name, _, number = one.partition("=")
-            if not name.strip() or not _VERSION.fullmatch(number.strip()):
-                raise OptionError(f"--revised-from {one}: expected STREAM=VERSION, such as S=3")
-            found[name.strip()] = int(number)
-        return found
+        expected = "STREAM=VERSION, such as S=3"
+        versions = pairs(listed, "--revised-from", expected, repeatable=True)
+        for name, number in versions.items():
+            if not _VERSION.fullmatch(number):
+                raise OptionError(f"--revised-from {name}={number}: expected {expected}")
+        return {name: int(number) for name, number in versions.items()}
     if len(listed) > 1:
         raise OptionError(
             f"--revised-from {','.join(listed)}: expected one version or time, or STREAM=VERSION each"
@@ -167,15 +154,7 @@ def accents(given: Iterable[str] | None) -> str | dict[str, str] | None:
     listed = list(given or ())
     if len(listed) == 1 and "=" not in listed[0]:
         return listed[0]
-    found: dict[str, str] = {}
-    for one in listed:
-        name, equals, path = one.partition("=")
-        if not equals or not name.strip() or not path.strip() or name.strip() in found:
-            raise OptionError(
-                f"--accents {one}: expected NAME=FILE once for each stream, such as S=splits.log"
-            )
-        found[name.strip()] = path.strip()
-    return found or None
+    return pairs(listed, "--accents", "NAME=FILE once for each stream, such as S=splits.log") or None
 
 
 def policies(given: Iterable[str] | None) -> str | dict[str, str] | None:
@@ -188,13 +167,8 @@ def policies(given: Iterable[str] | None) -> str | dict[str, str] | None:
     first = listed[0].partition("=")[0].strip() if listed else ""
     if len(listed) == 1 and ("=" not in listed[0] or first in ("add", "drop", "alter")):
         return listed[0]
-    found: dict[str, str] = {}
-    for one in listed:
-        name, equals, policy = one.partition("=")
-        if not equals or not name.strip() or not policy.strip():
-            raise OptionError(f"--policy {one}: expected NAME=POLICY, such as S=exception or S=alter=ignore")
-        found[name.strip()] = policy.strip()
-    return found or None
+    expected = "NAME=POLICY, such as S=exception or S=alter=ignore"
+    return pairs(listed, "--policy", expected, repeatable=True) or None
 
 
 def query_text(given: str) -> str:
@@ -213,11 +187,7 @@ def parameters(given: Iterable[str] | None) -> dict[str, Any]:
     >>> parameters(["short=10", "code='007'", "symbol=INF"])
     {'short': 10, 'code': '007', 'symbol': 'INF'}
     """
-    found: dict[str, Any] = {}
-    for one in given or ():
-        name, value = _named(one, "NAME=VALUE, such as short=10", found)
-        found[name] = _number(value)
-    return found
+    return {name: _number(value) for name, value in _of_parameters(given, "NAME=VALUE, such as short=10")}
 
 
 def axes(given: Iterable[str] | None) -> dict[str, list[Any]]:
@@ -226,21 +196,16 @@ def axes(given: Iterable[str] | None) -> dict[str, list[Any]]:
     >>> axes(["short=5,10", "long=0.1:0.3:0.1"])
     {'short': [5, 10], 'long': [0.1, 0.2, 0.3]}
     """
-    found: dict[str, list[Any]] = {}
-    for one in given or ():
-        name, text = _named(one, "NAME=VALUES, such as short=5,10,20 or long=30:300:30", found)
-        found[name] = [value for part in text.split(",") for value in _values(part.strip(), one)]
-    return found
+    found = _of_parameters(given, "NAME=VALUES, such as short=5,10,20 or long=30:300:30")
+    return {
+        name: [value for part in text.split(",") for value in _values(part.strip(), f"{name}={text}")]
+        for name, text in found
+    }
 
 
-def _named(one: str, expected: str, found: Iterable[str]) -> tuple[str, str]:
-    name, equals, value = one.partition("=")
-    name = name.strip().removeprefix(":")
-    if not equals or not name or not value.strip():
-        raise OptionError(f"--param {one}: expected {expected}")
-    if name in found:
-        raise OptionError(f"--param: '{name}' is named twice")
-    return name, value.strip()
+def _of_parameters(given: Iterable[str] | None, expected: str) -> Iterable[tuple[str, str]]:
+    """Parse values by parameter, which may be written ``:name``."""
+    return pairs((one.strip().removeprefix(":") for one in given or ()), "--param", expected).items()
 
 
 def _values(part: str, option: str) -> list[Any]:
