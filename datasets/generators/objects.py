@@ -17,15 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray
-from pulse.datasets.generators.knobs import (
-    autoregressive,
-    count,
-    not_negative,
-    positive,
-    share,
-    start_microseconds,
-    streams,
-)
+from pulse.datasets.generators import knobs
 from pulse.datasets.time_columns import TIME
 
 _ROWS = 1 << 18
@@ -51,14 +43,14 @@ class Objects:
     start: str = "2024-01-01"
 
     def __post_init__(self) -> None:
-        count("objects", self.objects)
-        positive("rate", self.rate)
-        not_negative("speed", self.speed)
-        share("change", self.change)
-        count("tuples_per_segment", self.tuples_per_segment, most=10**9)
-        not_negative("noise", self.noise)
-        positive("area", self.area)
-        start_microseconds(self.start)
+        knobs.count("objects", self.objects)
+        knobs.positive("rate", self.rate)
+        knobs.not_negative("speed", self.speed)
+        knobs.share("change", self.change)
+        knobs.count("tuples_per_segment", self.tuples_per_segment, most=10**9)
+        knobs.not_negative("noise", self.noise)
+        knobs.positive("area", self.area)
+        knobs.start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
         """Return id, t, x, y, vx, vy."""
@@ -67,8 +59,8 @@ class Objects:
 
     def tables(self, seed: int) -> Iterator[pa.Table]:
         """Yield tables without end, sorted by t."""
-        begin, turn, shake = streams(seed, 3)
-        origin = start_microseconds(self.start)
+        begin, turn, shake = knobs.streams(seed, 3)
+        origin = knobs.start_microseconds(self.start)
         path = _Path(self, begin, turn)
         row = 0
         while True:
@@ -118,7 +110,7 @@ class _Path:
         fresh = self.turn.standard_normal((until - made, 2, self.of.objects)) * (
             self.of.change * self.of.speed
         )
-        velocity = autoregressive(fresh, keep, self.velocity[-1])
+        velocity = knobs.autoregressive(fresh, keep, self.velocity[-1])
         before = np.concatenate([self.velocity[-1:], velocity[:-1]])
         lasting = self._lasting(np.arange(made - 1, until - 1))
         position = self.position[-1] + np.cumsum(before * lasting, axis=0)

@@ -26,15 +26,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.time import format_instant
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.generators.knobs import (
-    autoregressive,
-    count,
-    not_negative,
-    positive,
-    share,
-    start_microseconds,
-    streams,
-)
+from pulse.datasets.generators import knobs
 from pulse.datasets.time_columns import TIME
 
 _ROWS = 1 << 17  # approximate number of reports per piece: part of the sequence's definition
@@ -71,19 +63,19 @@ class Sensors:
     start: str = "2024-01-01"
 
     def __post_init__(self) -> None:
-        count("sensors", self.sensors, most=32_000)
-        positive("every", self.every)
+        knobs.count("sensors", self.sensors, most=32_000)
+        knobs.positive("every", self.every)
         if self.every < _LEAST:
             raise DatasetError(f"every: expected at least {_LEAST} seconds, got {self.every!r}")
         for name in ("daily", "weather", "noise", "step", "switch"):
-            not_negative(name, getattr(self, name))
-        share("dropouts", self.dropouts)
-        share("fahrenheit", self.fahrenheit)
+            knobs.not_negative(name, getattr(self, name))
+        knobs.share("dropouts", self.dropouts)
+        knobs.share("fahrenheit", self.fahrenheit)
         if self.dropouts == 1:
             raise DatasetError(
                 "dropouts: if every hour is silent there are no rows; expected a share below 1"
             )
-        start_microseconds(self.start)
+        knobs.start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
         """Return sensor, t, temp."""
@@ -94,7 +86,7 @@ class Sensors:
     def tables(self, seed: int) -> Iterator[pa.Table]:
         """Yield tables without end, sorted by t."""
         field, names = _Field(self, seed), pa.array(sensor_names(self.sensors))
-        origin = start_microseconds(self.start)
+        origin = knobs.start_microseconds(self.start)
         while True:
             who, t, temp = field.advance(max(1, _ROWS // self.sensors))
             if len(t):
@@ -105,8 +97,8 @@ class Sensors:
 
     def accents(self, seed: int, until: int) -> list[str]:
         """Return the lines of the accent log: which sensors switch to Fahrenheit, and when, up to ``until`` (µs since 1970)."""
-        names, origin = sensor_names(self.sensors), start_microseconds(self.start)
-        at = origin + _switched(self, streams(seed, _STREAMS)[1])
+        names, origin = sensor_names(self.sensors), knobs.start_microseconds(self.start)
+        at = origin + _switched(self, knobs.streams(seed, _STREAMS)[1])
         return [
             f"{format_instant(int(at[i]))} [[sensor = '{names[i]}', alter(temp, y * 9/5 + 32, (y - 32) * 5/9)]]"
             for i in np.argsort(at, kind="stable")
@@ -132,7 +124,7 @@ class _Field:
 
     def __init__(self, of: Sensors, seed: int) -> None:
         self.of = of
-        begin, swap, weather, self.stir, silent, self.report = streams(seed, _STREAMS)
+        begin, swap, weather, self.stir, silent, self.report = knobs.streams(seed, _STREAMS)
         n = of.sensors
         self.mean = _MEAN + _SPREAD * begin.standard_normal(n)
         self.daily = of.daily * (1 + _CLIMATES * begin.uniform(-1, 1, n))
@@ -146,7 +138,7 @@ class _Field:
 
         def front(rows: int, last: Any) -> FloatArray:
             fresh = weather.standard_normal((rows, 1)) * spread
-            return autoregressive(fresh, memory, np.zeros(1) if last is None else last)
+            return knobs.autoregressive(fresh, memory, np.zeros(1) if last is None else last)
 
         self.weather = _Rows(front)
         self.silences = _Rows(lambda rows, _: silent.random((rows, n)) < of.dropouts)
@@ -159,7 +151,7 @@ class _Field:
         t = np.floor(seconds * 1000).astype(np.int64) * 1000
         forgotten = of.every / _AIR_SECONDS
         stir = self.stir.standard_normal((slots, n)) * (_AIR * math.sqrt(-math.expm1(-2 * forgotten)))
-        air = autoregressive(stir, math.exp(-forgotten), self.air)
+        air = knobs.autoregressive(stir, math.exp(-forgotten), self.air)
         self.air = air[-1]
         self.slot += slots
         celsius = self._weather(t) + air + self.report.standard_normal((slots, n)) * of.noise
@@ -179,7 +171,7 @@ class _Field:
         front = self.weather.rows(first, int(low.max()) + 1)[:, 0]
         part = place - low
         felt = front[low - first] * (1 - part) + front[low - first + 1] * part
-        midnight = start_microseconds(self.of.start) % int(_DAY * 1e6) / 1e6
+        midnight = knobs.start_microseconds(self.of.start) % int(_DAY * 1e6) / 1e6
         day = np.cos(2 * np.pi * (seconds + midnight - _WARMEST) / _DAY)
         course: FloatArray = self.mean + self.daily * day + felt
         return course

@@ -19,15 +19,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.generators.knobs import (
-    autoregressive,
-    count,
-    not_negative,
-    positive,
-    share,
-    start_microseconds,
-    streams,
-)
+from pulse.datasets.generators import knobs
 from pulse.datasets.time_columns import TIME
 
 _BURSTS = 1 << 17  # bursts per piece: part of the sequence's definition, so never a knob
@@ -62,16 +54,16 @@ class Ticks:
     start: str = "2024-01-02"
 
     def __post_init__(self) -> None:
-        count("symbols", self.symbols, most=32_000)
-        positive("rate", self.rate)
-        positive("burst", self.burst)
+        knobs.count("symbols", self.symbols, most=32_000)
+        knobs.positive("rate", self.rate)
+        knobs.positive("burst", self.burst)
         if self.burst < 1:
             raise DatasetError(f"burst: expected at least 1 trade in a burst, got {self.burst!r}")
-        not_negative("volatility", self.volatility)
-        share("same_ms", self.same_ms)
+        knobs.not_negative("volatility", self.volatility)
+        knobs.share("same_ms", self.same_ms)
         if self.same_ms == 1:
             raise DatasetError("same_ms: if every burst shares the last one's millisecond, time stands still")
-        start_microseconds(self.start)
+        knobs.start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
         """Return symbol, t, price, size."""
@@ -83,7 +75,7 @@ class Ticks:
         weights = 1.0 / (np.arange(self.symbols) + 3.0)
         cumulative = np.cumsum(weights / weights.sum())
         names = pa.array(symbol_names(self.symbols))
-        arrive, choose, walk, trade = streams(seed, 4)
+        arrive, choose, walk, trade = knobs.streams(seed, 4)
         level = np.maximum(np.log(walk.lognormal(4.0, 0.7, self.symbols)), _FLOOR)
         # A day's variance, divided over the symbol's expected steps per day.
         bursts_a_day = _SESSION_US / 1e6 * self.rate / self.burst * weights / weights.sum()
@@ -102,7 +94,7 @@ class Ticks:
     def _arrivals(self, rng: np.random.Generator, state: _State) -> IntArray:
         """Return the microseconds of trading time of each burst, on whole milliseconds."""
         noise = rng.standard_normal(_BURSTS) * (_WANDER * math.sqrt(1 - _MEMORY**2))
-        mood = autoregressive(noise, _MEMORY, state.mood)
+        mood = knobs.autoregressive(noise, _MEMORY, state.mood)
         state.mood = mood[-1]
         gaps = rng.standard_exponential(_BURSTS) * np.exp(-mood)
         gaps[rng.random(_BURSTS) < self.same_ms] = 0.0
@@ -116,13 +108,13 @@ class Ticks:
         """Return the volatility factor at each burst: a log-normal process whose mean square is 1."""
         forgotten = self.burst / self.rate / _CALM_SECONDS  # from one burst to the next, as an exponent
         noise = rng.standard_normal(_BURSTS) * (_CALM * math.sqrt(-math.expm1(-2 * forgotten)))
-        calm = autoregressive(noise, math.exp(-forgotten), state.calm)
+        calm = knobs.autoregressive(noise, math.exp(-forgotten), state.calm)
         state.calm = calm[-1]
         return np.exp(calm - _CALM**2)
 
     def _calendar(self, times: IntArray) -> IntArray:
         """Convert trading time to wall-clock time: sessions on working days, or around the clock."""
-        origin = start_microseconds(self.start)
+        origin = knobs.start_microseconds(self.start)
         if not self.sessions:
             return origin + times
         day, within = np.divmod(times, _SESSION_US)

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.generators.knobs import count, not_negative, positive, share, start_microseconds, streams
+from pulse.datasets.generators import knobs
 from pulse.datasets.time_columns import TIME
 
 STEP, SLAB = 10, 600  # seconds
@@ -78,19 +78,19 @@ class Vessels:
     start: str = "2024-01-01"
 
     def __post_init__(self) -> None:
-        count("vessels", self.vessels)
-        count("followers", self.followers, least=0)
+        knobs.count("vessels", self.vessels)
+        knobs.count("followers", self.followers, least=0)
         if 2 * self.followers > self.vessels:
             raise DatasetError(
                 f"followers: {self.followers} need as many leaders, but there are {self.vessels} vessels"
             )
-        not_negative("noise", self.noise)
+        knobs.not_negative("noise", self.noise)
         for name in ("turns", "anchored", "gaps", "late"):
-            share(name, getattr(self, name))
+            knobs.share(name, getattr(self, name))
         if self.gaps == 1 or (self.anchored == 1 and self.vessels == 2 * self.followers):
             raise DatasetError("gaps: if every span is missing there are no rows; expected a share below 1")
-        positive("area", self.area)
-        start_microseconds(self.start)
+        knobs.positive("area", self.area)
+        knobs.start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
         """Return id, t, x, y, sog, cog, and with late reports t_recv."""
@@ -114,14 +114,14 @@ class Vessels:
         """Return who follows whom, and when, up to ``until`` (µs since 1970)."""
         if self.followers == 0:
             return []
-        return _Fleet(self, seed).wakes.following(start_microseconds(self.start), until)
+        return _Fleet(self, seed).wakes.following(knobs.start_microseconds(self.start), until)
 
     def _table(self, reports: dict[str, Any]) -> pa.Table:
-        t = start_microseconds(self.start) + reports["t"]
+        t = knobs.start_microseconds(self.start) + reports["t"]
         columns = [pa.array(reports["who"] + FIRST_ID), pa.array(t).view(TIME)]
         columns += [pa.array(reports[name]) for name in ("x", "y", "sog", "cog")]
         if self.late:
-            columns.append(pa.array(start_microseconds(self.start) + reports["t_recv"]).view(TIME))
+            columns.append(pa.array(knobs.start_microseconds(self.start) + reports["t_recv"]).view(TIME))
         return pa.table(columns, schema=self.schema())
 
 
@@ -169,7 +169,7 @@ class _Arrivals:
 
     def __init__(self, of: Vessels, seed: int) -> None:
         self.of = of
-        self.relay = streams(seed, _STREAMS)[-1]
+        self.relay = knobs.streams(seed, _STREAMS)[-1]
         self.waiting: dict[str, Any] = {}
 
     def until(self, end: int, sent: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class _Fleet:
 
     def __init__(self, of: Vessels, seed: int) -> None:
         self.of = of
-        begin, wake, self.move, self.report, self.shake, _ = streams(seed, _STREAMS)
+        begin, wake, self.move, self.report, self.shake, _ = knobs.streams(seed, _STREAMS)
         self.wakes = _Wakes(of, wake)
         n = of.vessels
         self.course = begin.uniform(0, 2 * np.pi, n)  # radians, clockwise from north

@@ -76,13 +76,13 @@ def resumed(validator: Validator, table: pa.Table, drops: Drops) -> BoolArray:
     """Return which tuples lie before the drop that ended their key, behind the watermark; they belong to the model before it."""
     state, schema = validator.state, validator.spec.schema
     found = np.zeros(table.num_rows, bool)
-    ended = np.flatnonzero(state.whole[:, key_state.STARTED] == 0)
+    ended = np.flatnonzero(state.ints[:, key_state.STARTED] == 0)
     if not len(ended) or not table.num_rows:
         return found
     encoded = encode_keys(table, schema)
     ids = np.array([state.ids.get(key, -1) for key in encoded.keys], np.int64)[encoded.codes]
     rows = np.flatnonzero(np.isin(ids, ended))
-    last = state.whole[ids[rows], key_state.LAST]
+    last = state.ints[ids[rows], key_state.LAST]
     found[rows] = times(table, schema)[0][rows] < drops.after(table, rows, last)
     return found
 
@@ -95,7 +95,7 @@ def separated(table: pa.Table, drops: Drops, before: IntArray, after: IntArray) 
 
 def ended_at(validator: Validator, rows: IntArray) -> Relation:
     """Return segments that mark keys ended by drops as absent from there on."""
-    return _over(validator, rows, validator.state.whole[rows, key_state.EXPIRY])
+    return _over(validator, rows, validator.state.ints[rows, key_state.EXPIRY])
 
 
 def ceased(validator: Validator, drops: Drops, watermark: int | None) -> Relation:
@@ -105,26 +105,26 @@ def ceased(validator: Validator, drops: Drops, watermark: int | None) -> Relatio
         found = _ended(validator, _next(validator, drops) <= watermark, drops)
     if drops.closed:
         found = apply_updates(found, _closed(validator, drops, watermark), voids=True)[0]
-    whole, at = validator.state.whole, _next(validator, drops)
-    rows = np.flatnonzero((whole[:, key_state.STARTED] != 0) & (at < whole[:, key_state.EXPIRY]))
+    ints, at = validator.state.ints, _next(validator, drops)
+    rows = np.flatnonzero((ints[:, key_state.STARTED] != 0) & (at < ints[:, key_state.EXPIRY]))
     if not len(rows):
         return found
-    whole[rows, key_state.EXPIRY] = at[rows]
+    ints[rows, key_state.EXPIRY] = at[rows]
     return apply_updates(found, _over(validator, rows, at[rows]), voids=True)[0]
 
 
 def _closed(validator: Validator, drops: Drops, watermark: int | None) -> Relation:
     """End the keys that punctuation closes at their last tuple, and drop their models from the validator."""
     state, schema = validator.state, validator.spec.schema
-    rows = np.flatnonzero(state.whole[:, key_state.STARTED] != 0)
+    rows = np.flatnonzero(state.ints[:, key_state.STARTED] != 0)
     keys = dict(zip(schema.key_names, validator.keys, strict=True))
-    last = state.whole[rows, key_state.LAST]
-    table = pa.table({**keys, _ROW: np.arange(len(state.whole))}).take(pa.array(rows))
+    last = state.ints[rows, key_state.LAST]
+    table = pa.table({**keys, _ROW: np.arange(len(state.ints))}).take(pa.array(rows))
     gone = drops.closes(table, last, watermark)
     rows, last = rows[gone], last[gone]
     made = _over(validator, rows, last)
-    state.whole[rows, key_state.STARTED] = 0
-    state.whole[rows, key_state.EXPIRY] = last
+    state.ints[rows, key_state.STARTED] = 0
+    state.ints[rows, key_state.EXPIRY] = last
     return made
 
 
@@ -147,10 +147,10 @@ def _between_drops(table: pa.Table, drops: Drops, validator: Validator) -> Itera
 def _next(validator: Validator, drops: Drops) -> IntArray:
     """Return the first drop after the newest tuple of each key that has a model; else NEVER."""
     state, schema = validator.state, validator.spec.schema
-    rows = np.flatnonzero(state.whole[:, key_state.STARTED] != 0)
-    found = np.full(len(state.whole), NEVER)
+    rows = np.flatnonzero(state.ints[:, key_state.STARTED] != 0)
+    found = np.full(len(state.ints), NEVER)
     if len(rows):
-        last = state.whole[:, key_state.LAST]
+        last = state.ints[:, key_state.LAST]
         columns = dict(zip(schema.key_names, validator.keys, strict=True))
         table = pa.table({**columns, schema.time: pa.array(last).cast(pa.timestamp("us"))})
         found[rows] = drops.after(table, rows, last[rows])
@@ -163,13 +163,13 @@ def _ended(validator: Validator, which: BoolArray, drops: Drops) -> Relation:
     if not len(rows):
         return Relation.empty(Columns.of(validator.spec.schema))
     state, layout, schema = validator.state, validator.layout, validator.spec.schema
-    last = state.whole[rows, key_state.LAST]
+    last = state.ints[rows, key_state.LAST]
     holds = all(truth is Truth.STEP for _, truth in schema.modelled)
     at = _next(validator, drops)[rows] if holds else last
     made = _over(validator, rows, at)
     if holds:
         held = validator.models(rows, last)
-        values = state.real[rows, layout.last].reshape(len(rows), layout.attributes)
+        values = state.floats[rows, layout.last].reshape(len(rows), layout.attributes)
         models = {}
         for a, name in enumerate(schema.modelled_names):
             models[name] = np.zeros((len(rows), layout.width))
@@ -177,8 +177,8 @@ def _ended(validator: Validator, which: BoolArray, drops: Drops) -> Relation:
         err = {name: np.zeros(len(rows)) for name in schema.modelled_names}
         held = replace(held, hi=(at - held.ref) / 1e6, models=models, err=err)
         made = apply_updates(held, made, voids=True)[0]
-    state.whole[rows, key_state.STARTED] = 0
-    state.whole[rows, key_state.EXPIRY] = at
+    state.ints[rows, key_state.STARTED] = 0
+    state.ints[rows, key_state.EXPIRY] = at
     return made
 
 

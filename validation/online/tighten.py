@@ -29,31 +29,31 @@ def loose(validator: Validator, keys: tuple[pa.Array, ...] | None = None) -> Int
     """Return the state rows, of these keys or of all, whose models state more than their allotted bound."""
     state, layout = validator.state, validator.layout
     if keys is None or not validator.spec.schema.key:
-        rows = np.arange(len(state.whole))
+        rows = np.arange(len(state.ints))
     else:
         listed = zip(*(column.to_pylist() for column in keys), strict=True)
         rows = np.array(sorted({state.ids[key] for key in listed if key in state.ids}), np.int64)
-    above = (state.real[rows, layout.err] > state.real[rows, layout.bound] * LOOSE).any(axis=1)
-    found: IntArray = rows[above & (state.whole[rows, key_state.STARTED] != 0)]
+    above = (state.floats[rows, layout.err] > state.floats[rows, layout.bound] * LOOSE).any(axis=1)
+    found: IntArray = rows[above & (state.ints[rows, key_state.STARTED] != 0)]
     return found
 
 
 def tighten(validator: Validator, rows: IntArray) -> Relation:
     """Bind these rows' models to the allotted bounds; return a segment per key from its newest tuple to its model's end."""
     state, layout, n = validator.state, validator.layout, len(rows)
-    whole, real = state.whole, state.real
+    ints, floats = state.ints, state.floats
     if not n:
         return validator.models(rows)
-    since = (whole[rows, key_state.LAST] - whole[rows, key_state.REF]) / 1e6
-    value, err = real[rows, layout.last], np.minimum(real[rows, layout.err], real[rows, layout.bound])
-    c = real[rows, layout.model].reshape(n, layout.attributes, layout.width)
+    since = (ints[rows, key_state.LAST] - ints[rows, key_state.REF]) / 1e6
+    value, err = floats[rows, layout.last], np.minimum(floats[rows, layout.err], floats[rows, layout.bound])
+    c = floats[rows, layout.model].reshape(n, layout.attributes, layout.width)
     for a in range(layout.attributes):
         curve = taylor_shift(np.ascontiguousarray(c[:, a]), since)
         off = ~(np.abs(value[:, a] - curve[:, 0]) <= err[:, a])
         curve[off, 0] = value[off, a]
         c[:, a] = curve
-    whole[rows, key_state.REF] = whole[rows, key_state.LAST]
-    real[rows, layout.model] = c.reshape(n, -1)
-    real[rows, layout.err] = err
-    real[rows, layout.residual] = value - c[:, :, 0]
+    ints[rows, key_state.REF] = ints[rows, key_state.LAST]
+    floats[rows, layout.model] = c.reshape(n, -1)
+    floats[rows, layout.err] = err
+    floats[rows, layout.residual] = value - c[:, :, 0]
     return validator.models(rows)

@@ -96,8 +96,8 @@ class ValidatorState:
     """The validator's state: a row per key in each array (:mod:`pulse.kernels.validate.key_state`), by ``ids``."""
 
     ids: dict[Key, int]
-    whole: IntArray
-    real: FloatArray
+    ints: IntArray
+    floats: FloatArray
     carried: pa.Table  # unmodelled attributes of the keys' current models
     newest_forgotten: int = NO_TIME
     allotted: Allotment | None = None
@@ -112,21 +112,21 @@ class Validator:
     state: ValidatorState = field(init=False)
 
     def __post_init__(self) -> None:
-        whole, real = key_state.fresh(0, self.layout)
-        self.state = ValidatorState({}, whole, real, self._unmodelled_schema.empty_table())
+        ints, floats = key_state.fresh(0, self.layout)
+        self.state = ValidatorState({}, ints, floats, self._unmodelled_schema.empty_table())
 
     @property
     def layout(self) -> StateLayout:
         """Return the column layout of the state arrays."""
         return StateLayout(len(self.spec.schema.modelled), self.spec.width)
 
-    def recall(self, state: ValidatorState) -> None:
+    def restore(self, state: ValidatorState) -> None:
         """Restore a state; raise ``ValueError`` if it is inconsistent or belongs to another stream."""
         rows, schema = len(state.ids), self.spec.schema
         shapes = (rows, key_state.INTS), (rows, self.layout.size)
-        if (state.whole.shape, state.real.shape) != shapes or list(state.ids.values()) != list(range(rows)):
+        if (state.ints.shape, state.floats.shape) != shapes or list(state.ids.values()) != list(range(rows)):
             raise ValueError(
-                f"validator: expected arrays of {rows} keys with shapes {shapes}, got {state.whole.shape}, {state.real.shape}"
+                f"validator: expected arrays of {rows} keys with shapes {shapes}, got {state.ints.shape}, {state.floats.shape}"
             )
         unmodelled = self._unmodelled_schema
         if state.carried.schema != unmodelled or (len(unmodelled) and state.carried.num_rows != rows):
@@ -183,7 +183,7 @@ class Validator:
             if len(rows):
                 aside.append(add_reason(table.take(pa.array(rows)), REASONS[kind]))
         updates, kinds = self._updates(event, c, err, unmodelled, place)
-        self.state.whole[ids[present], key_state.CHANGE] = 0  # a code is valid within one push only
+        self.state.ints[ids[present], key_state.CHANGE] = 0  # a code is valid within one push only
         return Pushed(
             updates, kinds, counts, concat_rejects(aside), misfits[checks.LATE], misfits[checks.NOT_FINITE]
         )
@@ -201,7 +201,7 @@ class Validator:
             columns = {name: numbers(table.column(name).slice(begin, len(t[some])), name) for name in names}
             made = candidates(spec, columns)
             part = np.ascontiguousarray(who[:, some])
-            numbers_of_keys = state.whole, state.real
+            numbers_of_keys = state.ints, state.floats
             gap = checks.NO_GAP if spec.max_gap is None else spec.max_gap
             events = validate(
                 t[some], made.columns, part, made.rules, spec.limits, spec.horizon, numbers_of_keys, gap
@@ -218,7 +218,7 @@ class Validator:
 
     def _unmodelled(self, table: pa.Table, ids: IntArray) -> tuple[pa.Table | None, IntArray]:
         """Return the unmodelled attributes of the current models of ``ids``, then of the tuples; and each key's row there."""
-        place = np.full(len(self.state.whole), -1, np.int64)
+        place = np.full(len(self.state.ints), -1, np.int64)
         place[ids] = np.arange(len(ids))
         if not self.spec.schema.unmodelled:
             return None, place
@@ -234,7 +234,7 @@ class Validator:
         schema = self.spec.schema
         pairs = tuple((name, type_) for name, type_ in schema.unmodelled if name in watched)
         code = changes(unmodelled, replace(schema, unmodelled=pairs))
-        self.state.whole[ids, key_state.CHANGE] = code[: len(ids)]
+        self.state.ints[ids, key_state.CHANGE] = code[: len(ids)]
         return np.stack([keys, code[len(ids) :]])
 
     def _updates(
@@ -295,7 +295,7 @@ class Validator:
     def _carry(self, unmodelled: pa.Table, ids: IntArray, source: IntArray) -> None:
         """Store the unmodelled attributes of the current models of ``ids``."""
         state = self.state
-        rows = np.arange(len(state.whole))
+        rows = np.arange(len(state.ints))
         rows[ids] = len(rows) + np.arange(len(ids))
         concat_rejects = pa.concat_tables([state.carried, unmodelled.take(pa.array(source))])
         state.carried = concat_rejects.take(pa.array(rows)).combine_chunks()
@@ -309,13 +309,13 @@ class Validator:
         of the two holds (semantics 6.2).
         """
         self.state.allotted, self.state.tightened = allotment, None
-        self._bind(np.arange(len(self.state.whole)), self.keys)
+        self._bind(np.arange(len(self.state.ints)), self.keys)
 
     def tighten(self, allotment: Allotment) -> None:
         """Add bounds to those in force: the smaller of the two counts."""
         before = self.state.tightened
         self.state.tightened = allotment if before is None else before.tighter(allotment)
-        self._bind(np.arange(len(self.state.whole)), self.keys)
+        self._bind(np.arange(len(self.state.ints)), self.keys)
 
     def _bind(self, rows: IntArray, keys: tuple[pa.Array, ...]) -> None:
         """Store the allotted bounds of the keys of these rows."""
@@ -326,8 +326,8 @@ class Validator:
         free = np.full(n, np.inf)
         for a, name in enumerate(names):
             allotted = first.get(name, free)
-            state.real[rows, layout.own.start + a] = np.isinf(allotted)
-            state.real[rows, layout.bound.start + a] = np.minimum(allotted, second.get(name, free))
+            state.floats[rows, layout.own.start + a] = np.isinf(allotted)
+            state.floats[rows, layout.bound.start + a] = np.minimum(allotted, second.get(name, free))
 
     def volatility(self) -> dict[str, FloatArray]:
         """Return the recent volatility of each of :attr:`keys` per attribute, in units per root of a second.
@@ -339,14 +339,14 @@ class Validator:
 
         The entry :data:`TUPLE_RATE` holds tuples per second: no key can violate more often.
         """
-        real, layout = self.state.real, self.layout
-        squares, span = real[:, layout.squares], real[:, [layout.span]]
+        floats, layout = self.state.floats, self.layout
+        squares, span = floats[:, layout.squares], floats[:, [layout.span]]
         rate = np.sqrt(squares / np.maximum(span, 1e-6))
         seen = span[:, 0] > 0.0
         if seen.any():
             own = span / (span + PRIOR * span[seen].mean())
             rate = rate**own * np.median(rate[seen], axis=0) ** (1.0 - own)
-        pace = real[:, layout.seen] / np.maximum(span[:, 0], 1e-6)
+        pace = floats[:, layout.seen] / np.maximum(span[:, 0], 1e-6)
         return {name: rate[:, a] for a, name in enumerate(self.spec.schema.modelled_names)} | {
             TUPLE_RATE: pace
         }
@@ -359,12 +359,12 @@ class Validator:
         Return absent segments from each key's newest tuple to the end of its model. The key stays known: the next tuple
         determines the truth since the newest. Segments of keys that :meth:`forget` of ``forgotten`` removes have no end.
         """
-        whole = self.state.whole
-        last, end = whole[:, key_state.LAST], whole[:, key_state.EXPIRY]
+        ints = self.state.ints
+        last, end = ints[:, key_state.LAST], ints[:, key_state.EXPIRY]
         over = self._over(forgotten)
-        rows = np.flatnonzero((whole[:, key_state.STARTED] != 0) & ((last < end) & (end <= before) | over))
+        rows = np.flatnonzero((ints[:, key_state.STARTED] != 0) & ((last < end) & (end <= before) | over))
         made = self.models(rows, last[rows])
-        whole[rows, key_state.EXPIRY] = last[rows]
+        ints[rows, key_state.EXPIRY] = last[rows]
         hi = np.where(over[rows], made.lo + 2.0 * ENDLESS, made.hi)
         return replace(made, hi=hi, certainty=np.full(len(rows), ABSENT, np.uint8))
 
@@ -372,13 +372,13 @@ class Validator:
         """Return which of :attr:`keys` have ended: their next tuple, after ``before``, would follow a hole."""
         gap = self.spec.max_gap
         if gap is None:
-            return np.zeros(len(self.state.whole), bool)
-        return self.silent(before) & (self.state.whole[:, key_state.LAST] + gap < before)
+            return np.zeros(len(self.state.ints), bool)
+        return self.silent(before) & (self.state.ints[:, key_state.LAST] + gap < before)
 
     def silent(self, before: int) -> BoolArray:
         """Return which of :attr:`keys` have neither a tuple since ``before`` (microseconds) nor a prediction from then on."""
-        whole = self.state.whole
-        found: BoolArray = (whole[:, key_state.LAST] < before) & (whole[:, key_state.EXPIRY] <= before)
+        ints = self.state.ints
+        found: BoolArray = (ints[:, key_state.LAST] < before) & (ints[:, key_state.EXPIRY] <= before)
         return found
 
     def forget(self, before: int) -> tuple[pa.Array, ...]:
@@ -403,9 +403,9 @@ class Validator:
         if not n:
             return empty
         known = list(state.ids)
-        ref = state.whole[rows, key_state.REF]
-        c = state.real[rows, layout.model].reshape(n, layout.attributes, layout.width)
-        err = state.real[rows, layout.err]
+        ref = state.ints[rows, key_state.REF]
+        c = state.floats[rows, layout.model].reshape(n, layout.attributes, layout.width)
+        err = state.floats[rows, layout.err]
         carried = state.carried.take(pa.array(rows)).combine_chunks() if schema.unmodelled else None
         return replace(
             empty,
@@ -413,7 +413,7 @@ class Validator:
             offsets=np.arange(n + 1),
             ref=ref,
             lo=np.zeros(n) if since is None else (since - ref) / 1e6,
-            hi=(state.whole[rows, key_state.EXPIRY] - ref) / 1e6,
+            hi=(state.ints[rows, key_state.EXPIRY] - ref) / 1e6,
             models={name: np.ascontiguousarray(c[:, a]) for a, name in enumerate(schema.modelled_names)},
             err={name: np.ascontiguousarray(err[:, a]) for a, name in enumerate(schema.modelled_names)},
             drift={},
@@ -428,8 +428,8 @@ class Validator:
 
         Without ``silent``, omit keys that have no prediction from then on either.
         """
-        last = self.state.whole[:, key_state.LAST]
-        some = (last < behind) & (self.state.whole[:, key_state.STARTED] != 0)
+        last = self.state.ints[:, key_state.LAST]
+        some = (last < behind) & (self.state.ints[:, key_state.STARTED] != 0)
         rows = np.flatnonzero(some if silent else some & ~self.silent(behind))
         known = list(self.state.ids)
         return self.columns([known[row] for row in rows]), last[rows]
@@ -440,7 +440,7 @@ class Validator:
         if len(stay) < len(gone):
             known = list(state.ids)
             state.ids = {known[row]: i for i, row in enumerate(stay)}
-            state.whole, state.real = state.whole[stay], state.real[stay]
+            state.ints, state.floats = state.ints[stay], state.floats[stay]
             if state.carried.num_columns:
                 state.carried = state.carried.take(pa.array(stay))
         return len(gone) - len(stay)
@@ -454,11 +454,11 @@ class Validator:
         rows = self._ids(keys)
         source = np.array([theirs.ids.get(key, -1) for key in keys], np.int64)
         known, unknown = source >= 0, rows[source < 0]
-        state.whole[rows[known]] = theirs.whole[source[known]]
-        state.real[rows[known]] = theirs.real[source[known]]
+        state.ints[rows[known]] = theirs.ints[source[known]]
+        state.floats[rows[known]] = theirs.floats[source[known]]
         if len(unknown):
-            state.whole[unknown], state.real[unknown] = key_state.fresh(len(unknown), self.layout)
-            state.whole[unknown, key_state.LAST] = state.newest_forgotten
+            state.ints[unknown], state.floats[unknown] = key_state.fresh(len(unknown), self.layout)
+            state.ints[unknown, key_state.LAST] = state.newest_forgotten
         if len(rows) and (state.allotted is not None or state.tightened is not None):
             self._bind(rows, self.columns(keys))
         if len(self._unmodelled_schema):
@@ -468,12 +468,15 @@ class Validator:
         """Return the state rows of these keys, adding new ones."""
         state = self.state
         rows = np.array([state.ids.setdefault(key, len(state.ids)) for key in keys], np.int64)
-        more = len(state.ids) - len(state.whole)
+        more = len(state.ids) - len(state.ints)
         if more:
-            whole, real = key_state.fresh(more, self.layout)
-            whole[:, key_state.LAST] = state.newest_forgotten
-            known = len(state.whole)
-            state.whole, state.real = np.concatenate([state.whole, whole]), np.concatenate([state.real, real])
+            ints, floats = key_state.fresh(more, self.layout)
+            ints[:, key_state.LAST] = state.newest_forgotten
+            known = len(state.ints)
+            state.ints, state.floats = (
+                np.concatenate([state.ints, ints]),
+                np.concatenate([state.floats, floats]),
+            )
             if len(self._unmodelled_schema):
                 nothing = pa.table(
                     [pa.nulls(more, one.type) for one in self._unmodelled_schema],
@@ -482,7 +485,7 @@ class Validator:
                 state.carried = pa.concat_tables([state.carried, nothing])
             if state.allotted is not None or state.tightened is not None:
                 added = list(state.ids)[known:]
-                self._bind(np.arange(known, len(state.whole)), self.columns(added))
+                self._bind(np.arange(known, len(state.ints)), self.columns(added))
         return rows
 
     def columns(self, keys: list[Key]) -> tuple[pa.Array, ...]:

@@ -109,22 +109,28 @@ class History:
         return self.spec.schema
 
     @property
-    def kept(self) -> HistorySnapshot:
+    def snapshot(self) -> HistorySnapshot:
         """Return the state as data."""
         return HistorySnapshot(
-            self.log.kept, self.anchor.state, self.segments, self.fresh, self.start, self.edge, self.arrived
+            self.log.snapshot,
+            self.anchor.state,
+            self.segments,
+            self.fresh,
+            self.start,
+            self.edge,
+            self.arrived,
         )
 
-    def recall(self, kept: HistorySnapshot) -> None:
+    def restore(self, snapshot: HistorySnapshot) -> None:
         """Restore a state; raise ``ValueError`` if it belongs to another stream."""
         columns = Columns.of(self.schema)
-        for one in (kept.segments, *kept.fresh):
+        for one in (snapshot.segments, *snapshot.fresh):
             if one.columns != columns:
                 raise ValueError(f"history: expected segments of {columns}, got {one.columns}")
-        self.log.recall(kept.log)
-        self.anchor.recall(kept.anchor)
-        self.segments, self.fresh = kept.segments, list(kept.fresh)
-        self.start, self.edge, self.arrived = kept.start, kept.edge, kept.arrived
+        self.log.restore(snapshot.log)
+        self.anchor.restore(snapshot.anchor)
+        self.segments, self.fresh = snapshot.segments, list(snapshot.fresh)
+        self.start, self.edge, self.arrived = snapshot.start, snapshot.edge, snapshot.arrived
 
     def copied(self) -> History:
         """Return a copy that is independent until the next :meth:`advance`."""
@@ -249,8 +255,8 @@ class History:
     def _prune(self, forget: int) -> None:
         """Remove segments before the newest tuple of their key's anchor, or before the drop that ended it."""
         segments, known = self.in_force(), self.anchor.state
-        begun = known.whole[:, key_state.STARTED] != 0
-        last = np.where(begun, known.whole[:, key_state.LAST], known.whole[:, key_state.EXPIRY])
+        begun = known.ints[:, key_state.STARTED] != 0
+        last = np.where(begun, known.ints[:, key_state.LAST], known.ints[:, key_state.EXPIRY])
         keys = zip(*(column.to_pylist() for column in segments.keys), strict=True) if segments.keys else [()]
         rows = np.array([known.ids.get(key, -1) for key in keys], np.int64)
         reach = np.append(last, forget)[rows]  # of row -1: the last

@@ -128,11 +128,11 @@ class Replay:
         pool, anchor = self.pool, self.history.anchor
         left = pool.left()
         known = [(c, anchor.state.ids[key]) for c, key in enumerate(keys) if key in anchor.state.ids]
-        known = [(c, row) for c, row in known if anchor.state.whole[row, key_state.STARTED]]
+        known = [(c, row) for c, row in known if anchor.state.ints[row, key_state.STARTED]]
         of, rows = (np.array([one[i] for one in known], np.int64) for i in range(2))
         code = np.concatenate([of, pool.code[left]])
-        t = np.concatenate([anchor.state.whole[rows, key_state.LAST], pool.rows.t[left]])
-        last = anchor.state.real[rows, anchor.layout.last].T
+        t = np.concatenate([anchor.state.ints[rows, key_state.LAST], pool.rows.t[left]])
+        last = anchor.state.floats[rows, anchor.layout.last].T
         order = np.argsort(code, kind="stable")
         # An anchor's attributes are never read.
         source = np.concatenate([np.zeros(len(of), np.int64), left])[order]
@@ -162,7 +162,7 @@ class Replay:
         state, layout = self.validator.state, self.validator.layout
         rows = np.array([state.ids.get(key, -1) for key in keys], np.int64)
         own = np.ones((len(keys), layout.attributes), bool)
-        own[rows >= 0] = state.real[rows[rows >= 0], layout.own] != 0.0
+        own[rows >= 0] = state.floats[rows[rows >= 0], layout.own] != 0.0
         return own
 
     def _replayed(
@@ -246,11 +246,11 @@ def _anchored(validator: Validator, keys: list[Key], known: set[Key]) -> tuple[R
     """
     state = validator.state
     rows = np.array([state.ids[key] for key in keys], np.int64)
-    begun = state.whole[rows, key_state.STARTED] != 0
-    start = np.where(begun, state.whole[rows, key_state.LAST], EARLIEST)
-    ahead = begun & (state.whole[rows, key_state.EXPIRY] > state.whole[rows, key_state.LAST])
+    begun = state.ints[rows, key_state.STARTED] != 0
+    start = np.where(begun, state.ints[rows, key_state.LAST], EARLIEST)
+    ahead = begun & (state.ints[rows, key_state.EXPIRY] > state.ints[rows, key_state.LAST])
     ended = ~begun & np.array([key in known for key in keys], bool)
-    start = np.where(ended, state.whole[rows, key_state.EXPIRY], start)
+    start = np.where(ended, state.ints[rows, key_state.EXPIRY], start)
     over = ended_at(validator, rows[ended])
     return Relation.concat([validator.models(rows[ahead], start[ahead]), over]).merged(), start
 
@@ -259,8 +259,8 @@ def _newest(validator: Validator, keys: list[Key]) -> IntArray:
     """Return the instant of each key's newest tuple, or EARLIEST for keys without a model."""
     state = validator.state
     rows = np.array([state.ids.get(key, -1) for key in keys], np.int64)
-    last = np.append(state.whole[:, key_state.LAST], EARLIEST)[rows]
-    begun = np.append(state.whole[:, key_state.STARTED], 0)[rows] != 0
+    last = np.append(state.ints[:, key_state.LAST], EARLIEST)[rows]
+    begun = np.append(state.ints[:, key_state.STARTED], 0)[rows] != 0
     return np.where(begun, last, EARLIEST)
 
 

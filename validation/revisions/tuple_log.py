@@ -51,18 +51,18 @@ class Chunk:
         return cls(schema, table, times(table, schema)[0], arrived, arrived)
 
     @classmethod
-    def recalled(cls, schema: StreamSchema, columns: pa.Schema, kept: ChunkSnapshot) -> Chunk:
-        """Restore the chunk from :attr:`kept`; raise ``ValueError`` if its columns are not those of the stream."""
-        rows = kept.table.num_rows
-        if kept.table.schema != columns or any(one.shape != (rows,) for one in kept[1:4]):
+    def restored(cls, schema: StreamSchema, columns: pa.Schema, snapshot: ChunkSnapshot) -> Chunk:
+        """Restore the chunk from :attr:`snapshot`; raise ``ValueError`` if its columns are not those of the stream."""
+        rows = snapshot.table.num_rows
+        if snapshot.table.schema != columns or any(one.shape != (rows,) for one in snapshot[1:4]):
             raise ValueError(
                 f"stored tuples of a stream: expected {rows} rows of the columns {', '.join(columns.names)}, got "
-                f"{', '.join(kept.table.column_names)} and instants of {len(kept.t)}"
+                f"{', '.join(snapshot.table.column_names)} and instants of {len(snapshot.t)}"
             )
-        return cls(schema, *kept)
+        return cls(schema, *snapshot)
 
     @property
-    def kept(self) -> ChunkSnapshot:
+    def snapshot(self) -> ChunkSnapshot:
         """Return the chunk as data, without the stream's schema."""
         return ChunkSnapshot(self.table, self.t, self.order, self.arrived, self.number)
 
@@ -181,18 +181,18 @@ class TupleLog:
         return {**self.__dict__, "shelf": None}
 
     @property
-    def kept(self) -> LogSnapshot:
+    def snapshot(self) -> LogSnapshot:
         """Return the state as data."""
-        chunks = [one if isinstance(one, StoredChunk) else one.kept for one in self.chunks]
+        chunks = [one if isinstance(one, StoredChunk) else one.snapshot for one in self.chunks]
         return LogSnapshot(chunks, self.away, self.numbered)
 
-    def recall(self, kept: LogSnapshot) -> None:
+    def restore(self, snapshot: LogSnapshot) -> None:
         """Restore a state."""
         self.chunks = [
-            one if isinstance(one, StoredChunk) else Chunk.recalled(self.schema, self.columns, one)
-            for one in kept.chunks
+            one if isinstance(one, StoredChunk) else Chunk.restored(self.schema, self.columns, one)
+            for one in snapshot.chunks
         ]
-        self.away, self.numbered = set(kept.away), kept.numbered
+        self.away, self.numbered = set(snapshot.away), snapshot.numbered
 
     def copied(self) -> TupleLog:
         """Return an independent log with the same chunks."""

@@ -364,7 +364,7 @@ class AccentState:
         if keep:
             return 0
         known = dict(zip(validator.spec.schema.key_names, validator.keys, strict=True))
-        count = len(validator.state.whole)
+        count = len(validator.state.ints)
         return validator.close(matching(known, [(-1, closed)], np.zeros(count, np.int64)))
 
 

@@ -34,8 +34,8 @@ def seen_table(validator: Validator) -> pa.Table:
 
     A key that has ended (:mod:`pulse.validation.online.ended_keys`) is complete: no tuple of it is awaited.
     """
-    whole = validator.state.whole
-    last = np.where(whole[:, key_state.STARTED] != 0, whole[:, key_state.LAST], NEVER)
+    ints = validator.state.ints
+    last = np.where(ints[:, key_state.STARTED] != 0, ints[:, key_state.LAST], NEVER)
     return pa.table([*validator.keys, pa.array(last)], [*validator.spec.schema.key_names, "last"])
 
 

@@ -287,7 +287,7 @@ class Prediction:
 
 def _copied(state: ValidatorState) -> ValidatorState:
     """Copy a validator's state so that a push does not change it."""
-    return replace(state, ids=dict(state.ids), whole=state.whole.copy(), real=state.real.copy())
+    return replace(state, ids=dict(state.ids), ints=state.ints.copy(), floats=state.floats.copy())
 
 
 def _newest(relation: Relation) -> int:

@@ -111,7 +111,7 @@ class Stage(StatefulProcessor):
         for stream, history in self.histories(saved).items():
             new, gone = history.log.put_away()
             for number, chunk in new.items():
-                self._logs.updateValue((stream, number), (pack_state(forms.CHUNK, chunk.kept),))
+                self._logs.updateValue((stream, number), (pack_state(forms.CHUNK, chunk.snapshot),))
             for number in gone:
                 self._logs.removeKey((stream, number))
         if saved is not None:
@@ -139,7 +139,7 @@ class Stage(StatefulProcessor):
         def chunk(number: int) -> Chunk:
             found = unpack_state(forms.CHUNK, bytes(self._logs.getValue((stream, number))[0]))
             try:
-                return Chunk.recalled(log.schema, log.columns, found)
+                return Chunk.restored(log.schema, log.columns, found)
             except ValueError as e:
                 raise refused(f"chunk {number} of stream {stream}", "tuples of this job", str(e)) from e
 

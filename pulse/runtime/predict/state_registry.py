@@ -106,7 +106,7 @@ def check_domain(one: Domain) -> None:
 
 def check_validator(one: ValidatorState) -> None:
     """Check that the arrays have a row per key; the stream's validator checks the rest."""
-    if not len(one.ids) == len(one.whole) == len(one.real):
+    if not len(one.ids) == len(one.ints) == len(one.floats):
         raise ValueError(f"expected numbers of {len(one.ids)} keys")
 
 

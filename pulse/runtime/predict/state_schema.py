@@ -103,7 +103,7 @@ def kept_validators(validators: Mapping[str, Validator]) -> dict[str, ValidatorS
 
 def kept_histories(histories: Mapping[str, History]) -> dict[str, HistorySnapshot]:
     """The state of histories, by stream."""
-    return {stream: one.kept for stream, one in histories.items()}
+    return {stream: one.snapshot for stream, one in histories.items()}
 
 
 def snapshot_prediction(prediction: Prediction) -> KeptPrediction:
@@ -125,7 +125,7 @@ def recalled_validators(predictor: Predictor, saved: Mapping[str, ValidatorState
     found = {stream: Validator(spec) for stream, spec in predictor.specs.items()}
     for stream, one in found.items():
         try:
-            one.recall(saved[stream])
+            one.restore(saved[stream])
         except (ValueError, TypeError, OverflowError, pa.ArrowException) as e:
             raise refused(f"validators.{stream}", "state of this job's validator", str(e)) from e
     return found
@@ -137,7 +137,7 @@ def recalled_histories(predictor: Predictor, saved: Mapping[str, HistorySnapshot
     found = histories_of(predictor)
     for stream, one in found.items():
         try:
-            one.recall(saved[stream])
+            one.restore(saved[stream])
         except (ValueError, TypeError, OverflowError, pa.ArrowException) as e:
             raise refused(f"histories.{stream}", "state of this job's history", str(e)) from e
     return found

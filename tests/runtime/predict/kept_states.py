@@ -65,8 +65,8 @@ def validators(draw: st.DrawFn) -> ValidatorState:
     }
     return ValidatorState(
         ids={key: i for i, key in enumerate(keys)},
-        whole=np.arange(n * 5).reshape(n, 5),
-        real=np.array(numbers, float).reshape(n, 2),
+        ints=np.arange(n * 5).reshape(n, 5),
+        floats=np.array(numbers, float).reshape(n, 2),
         carried=carried,
         **known,
     )

@@ -280,8 +280,8 @@ def test_batches_make_no_difference(case) -> None:
         assert again == total
         assert list(mine.state.ids) == list(first.state.ids)
         assert mine.state.carried.equals(first.state.carried)
-        np.testing.assert_array_equal(mine.state.whole, first.state.whole)
-        np.testing.assert_array_equal(mine.state.real, first.state.real)
+        np.testing.assert_array_equal(mine.state.ints, first.state.ints)
+        np.testing.assert_array_equal(mine.state.floats, first.state.floats)
         assert (
             sum(0 if p.aside is None else p.aside.num_rows for p in pushes) == total.late + total.not_finite
         )
@@ -492,7 +492,7 @@ def test_forgetting() -> None:
     assert late.kinds.tolist() == [FIRST]
     assert mine.push(tuples([9, 31], [2, 3], k=["b", "c"])).counts.validated == 2
     assert len(mine.forget(EPOCH + 100 * SECOND)[0]) == 3
-    assert len(mine.state.whole) == len(mine.state.real) == len(mine.state.ids) == 0
+    assert len(mine.state.ints) == len(mine.state.floats) == len(mine.state.ids) == 0
 
 
 def test_without_a_max_gap_no_key_is_forgotten() -> None:
