@@ -205,7 +205,7 @@ class Node:
         return self.with_inputs(tuple(one.prune_columns(set(one.columns.names)) for one in self.inputs))
 
     def prune_time(self, wanted: TimeRange) -> Node:
-        """Read only the times that results in the wanted range depend on."""
+        """Read only the times that results in the wanted range depend on; by default the same times."""
         return self.with_inputs(tuple(one.prune_time(wanted) for one in self.inputs))
 
     def prune_keys(self) -> Node:

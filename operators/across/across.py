@@ -1,4 +1,13 @@
-"""Aggregate across keys: one function of all keys that share a key, at each instant (semantics 3.6, 3.7)."""
+"""Aggregate across keys: one function of all keys that share a key, at each instant (semantics 3.6, 3.7).
+
+1 Transforms: by the function, a class of :mod:`pulse.operators.across.functions`; whole, or in parts below an exchange that are
+  merged above it.
+2 Bounds: by the function, for every choice of the keys that take part only possibly (:mod:`pulse.operators.across.membership`).
+3 Inverts: by the function, to the rows present at the instant (semantics 4.3, 4.4).
+4 Revises: where a key changed, all keys of its group are read again.
+5 Accents: aggregate by ``by`` (semantics 8.2): an alteration whose description stays within it acts on results, else
+  accumulates.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
-"""Join: pair two relations' groups by their keys, over their common times (semantics 3.4).
+"""Join relations on equal keys, over their common times (semantics 3.4): for :class:`~pulse.operators.relational.join.Join`.
 
-1. Segments. A pair of groups is cut into the cells in which neither changes its segment (``kernels.align``); each side's
-   coefficients are shifted to the cell's reference. A row has the keys, modelled and unmodelled attributes of both sides.
-   Conditions on keys alone decide which groups are paired; all other conditions filter the joined rows.
-2. Error. A cell has its segments' bounds; its certainty is the smaller of theirs. The drift is dropped: a cell starts at the
-   later of two starts, and common times have holes where either side has one.
-3. Inversion. Each output attribute comes from one input, so its bound passes to that input unchanged.
-4. Revision. A revised segment revises the cells it takes part in, in every pair of its group; the other side's rows come
-   from its connection point, or are replayed.
-5. Accents. As in semantics 8.2 with J the compared columns: dropping a column of J aborts, other accents pass.
+1 Transforms: a pair of groups is cut into the cells in which neither changes its segment (:mod:`pulse.kernels.pieces.align`);
+  each side's coefficients are shifted to the cell's reference. Conditions on keys alone decide which groups are paired; all
+  other conditions filter the joined rows.
+2 Bounds: a cell has its segments' bounds; its certainty is the smaller of theirs. It has no drift.
 """
 
 from __future__ import annotations

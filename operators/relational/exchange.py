@@ -1,4 +1,12 @@
-"""Exchange: change the partitions of rows, by key columns or by a space-time grid."""
+"""Exchange: change the partitions of rows, by key columns or by a space-time grid.
+
+1 Transforms: no row. A grid repeats rows in every place that may need them, and each result is computed in one place only
+  (:mod:`pulse.operators.relational.spatial_grid`).
+2 Bounds: stay.
+3 Inverts: passes the bound on.
+4 Revises: passes revisions on.
+5 Accents: have been propagated before exchanges are placed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intersection: the times at which two inputs have the same row, by a join with all columns equal.
+"""Intersection: find the times at which two inputs have the same row, by a join with all columns equal.
 
 1 Transforms: times at which both inputs have a row of the same key with the same values. Differences of models are solved for
   zero (semantics 3.2): identical models hold on their common range, models that cross hold at an instant, a point.

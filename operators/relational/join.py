@@ -1,7 +1,16 @@
 """Join: pair the keys of two inputs over their common times (semantics 3.4).
 
-Equal keys are joined by :mod:`~pulse.operators.relational.equi_join`, others by
-:mod:`~pulse.operators.relational.proximity_join`.
+1 Transforms: a row has the keys, modelled and unmodelled attributes of both sides, at the times at which the condition holds.
+  Equal keys are joined by :mod:`~pulse.operators.relational.equi_join`, others, mostly pairs that come near each other, by
+  :mod:`~pulse.operators.relational.proximity_join`.
+2 Bounds: each attribute keeps its own; the certainty is the smaller of both sides'. The drift is lost: a row starts at the later
+  of two starts, and common times have holes where either side has one.
+3 Inverts: each output attribute comes from one input, so its bound passes to that input unchanged; compared attributes get a
+  share of the slack, as in a filter (semantics 4.3).
+4 Revises: a revised segment revises the rows it takes part in, in every pair of its key; the other side's rows are kept, or
+  replayed.
+5 Accents: as in semantics 8.2 with J the compared columns, the positions of ``near`` among them: dropping a column of J aborts,
+  other accents pass.
 """
 
 from __future__ import annotations

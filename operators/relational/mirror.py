@@ -5,7 +5,7 @@
 2 Bounds: a mirrored row has the bounds, drift, certainty and causes of its original, under the exchanged names.
 3 Inverts: passes the bound on; an exchanged column gets the tighter of its own and the other's.
 4 Revises: passes revisions on, both ways round.
-5 Accents: pass, both ways round.
+5 Accents: have been propagated before a mirror is added.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Join groups by a condition other than equal keys, mostly pairs that come near each other.
+"""Join groups by a condition other than equal keys: for :class:`~pulse.operators.relational.join.Join`.
 
-1. Segments. As :mod:`~pulse.operators.relational.equi_join`, with fewer pairs and fewer rows. Where a predicate above bounds the
-   distance of two positions, groups are paired only if hulls of a few of their segments come within reach at a common instant
-   (``kernels.near``). For a pair, with ``q(t) = (x1 - x2)^2 + (y1 - y2)^2`` and ``e`` the bound of the distance's error, only
-   rows in which ``q <= (reach + e)^2`` somewhere are emitted: in no other can the predicate hold, not even possibly. Where it
-   bounds the average over a window of size ``w``, some instant of the window must be within ``reach + e``; rows within ``w`` of
-   such instants are emitted, so that those windows are complete; incomplete windows could not satisfy it.
-2. Error. As a join: emitted rows are unchanged. ``e = hypot(ex1 + ex2, ey1 + ey2)``.
-3. Inversion. As a join: passed on. Pruned rows cause nothing.
-4. Revision. As a join, of the pairs that come near before or after it.
-5. Accents. As a join; the positions count among its columns J.
+1 Transforms: as :mod:`~pulse.operators.relational.equi_join`, with fewer pairs and fewer rows. Where a predicate above bounds the
+  distance of two positions, groups are paired only if hulls of a few of their segments come within reach at a common instant
+  (:mod:`pulse.kernels.pieces.proximity_sweep`). For a pair, with ``q(t) = (x1 - x2)^2 + (y1 - y2)^2`` and ``e`` the bound of the
+  distance's error, only rows in which ``q <= (reach + e)^2`` somewhere are emitted: in no other can the predicate hold, not even
+  possibly. Where it bounds the average over a window of size ``w``, some instant of the window must be within ``reach + e``; rows
+  within ``w`` of such instants are emitted, so that those windows are complete; incomplete windows could not satisfy it.
+2 Bounds: emitted rows are unchanged. ``e = hypot(ex1 + ex2, ey1 + ey2)``. Pruned rows cause nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Scan: read a stored stream, or the part of it that a query needs."""
+"""Scan: read a stored stream, or the part of it that a query needs.
+
+1 Transforms: reads the segments of the wanted times, keys and attributes. A MODEL clause computes attributes from stored ones.
+2 Bounds: those of the stored model; of a computed attribute by the rules of expressions (semantics 4.2).
+3 Inverts: ends here: a bound on an attribute is one for the stream's tuples.
+4 Revises: begins here, with the changed segments of the stream.
+5 Accents: begin here; the attributes' names get the alias (semantics 8.2).
+"""
 
 from __future__ import annotations
 

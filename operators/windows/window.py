@@ -1,4 +1,13 @@
-"""Window: aggregate each key over ``[t - size, t)``, as a function of the closing time ``t`` (semantics 3.5, 3.6)."""
+"""Window: aggregate each key over ``[t - size, t)``, as a function of the closing time ``t`` (semantics 3.5, 3.6).
+
+1 Transforms: by the function, a class of :mod:`pulse.operators.windows.functions`. Windows that touch a hole, or reach outside,
+  have no result. At closing times alone, results are computed directly from the input (:mod:`pulse.operators.windows.on_grid`).
+2 Bounds: by the function. The certainty is the smallest of the rows in the window.
+3 Inverts: by the function, to the rows in the window (semantics 4.3).
+4 Revises: the windows that close within ``size`` after a changed row: stored results are patched
+  (:mod:`pulse.operators.patch`) where that is exact, else the rows are replayed (semantics 7.5).
+5 Accents: the foundation is the window's attribute; an alteration of it acts on results by the function (semantics 8.2, 8.4).
+"""
 
 from __future__ import annotations
 
