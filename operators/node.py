@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
+from typing import Any, Protocol, TypeVar, dataclass_transform
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.expression import TRUE, Expression, Parameter
+from pulse.core.expression import TRUE, Expression, Instant, Parameter
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
@@ -27,6 +27,7 @@ from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source, Volatilities, pass_needs, pass_volatility
 from pulse.operators.output.sampling import as_points, sample
+from pulse.operators.parameters import Parametric
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.spatial_grid import PairHome
 from pulse.operators.time_range import TimeRange
@@ -64,7 +65,7 @@ def plan_node(cls: type[N]) -> type[N]:
 
 
 @plan_node
-class Node:
+class Node(Parametric):
     """A node of a plan."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -85,6 +86,19 @@ class Node:
     def columns(self) -> Columns:
         """Return the columns of the node's output."""
         raise NotImplementedError
+
+    # -- parameters -----------------------------------------------------------------------------------------
+
+    @property
+    def times(self) -> frozenset[str]:
+        return frozenset(one.columns.time for one in self.inputs)
+
+    @property
+    def planned_once(self) -> bool:
+        """Return whether variants of a sweep share its plan: no rule looks at it and at the sizes of windows, and it has no
+        parameters or instants that a rule looks at.
+        """
+        return not any(isinstance(one, (Parameter, Instant)) for one in self.terms)
 
     # -- evaluation -----------------------------------------------------------------------------------------
 
@@ -110,6 +124,10 @@ class Node:
     def expressions(self) -> tuple[Expression, ...]:
         """Return the expressions that it evaluates on its inputs' rows."""
         return ()
+
+    def key_output(self, name: str) -> str | None:
+        """Return the name in its output of an input's key column; None if it is lost."""
+        return name if name in self.columns.key_names else None
 
     @property
     def selection(self) -> Expression:
@@ -170,9 +188,6 @@ class Node:
         return as_points(run.samples(self, every))
 
     # -- rewriting ------------------------------------------------------------------------------------------
-
-    durations: ClassVar[tuple[str, ...]] = ()
-    """The fields that hold durations, in which a parameter is one."""
 
     def change_predicates(self, change: Callable[[Expression], Expression]) -> Node:
         """Return the node with its own predicates changed."""

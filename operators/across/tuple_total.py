@@ -40,7 +40,7 @@ class PointTotal(AcrossKeys):
     """An aggregate of the points at each instant; the partial phase gathers points, the merge those of all parts."""
 
     def has_parts(self, *, in_doubt: bool) -> bool:
-        # A mean's bound where rows are in doubt depends on their values; those of sums and counts combine to a far wider one.
+        # Where rows are in doubt, a mean's bound depends on their values: partial sums and counts would give a far wider one.
         return self.function != "avg" or not in_doubt
 
     def segments(self, relation: Relation) -> Relation:

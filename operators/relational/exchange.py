@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pulse.core.columns import Columns
 from pulse.core.expression import Expression
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.node import Duration, Node, Unary, plan_node, walk
+from pulse.operators.parameters import NodePart
 
 SHORTEST_BUCKET = 1_800_000_000
 """Half an hour: the shortest time range of a grid cell."""
@@ -25,7 +27,7 @@ BUCKET_PER_MARGIN = 3
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(NodePart):
     """A space-time grid: a key's model between two bucket edges goes to all cells its bounding box touches.
 
     ``position`` are the two modelled columns; None: by time only. ``bucket`` and ``margin`` in microseconds: a bucket
@@ -38,6 +40,8 @@ class Grid:
     bucket: Duration
     margin: tuple[Duration, ...]  # summed: the windows above
     stretch: float = 1.0  # of the reach, as in :class:`Near`
+
+    durations: ClassVar = {"bucket": "bucket", "margin": "window size"}
 
     @classmethod
     def below(

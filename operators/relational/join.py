@@ -71,6 +71,12 @@ class Join(Node):
         modelled, unmodelled = (*a.modelled, *b.modelled), (*a.unmodelled, *b.unmodelled)
         return Columns((*a.key, *b.key), modelled, unmodelled, a.time, a.points or b.points)
 
+    # -- parameters -----------------------------------------------------------------------------------------
+
+    @property
+    def planned_once(self) -> bool:
+        return bool(self.equal) and super().planned_once
+
     # -- evaluation -----------------------------------------------------------------------------------------
 
     @property

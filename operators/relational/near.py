@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Constant, Expression, Function, Parameter
 from pulse.operators.node import Duration
+from pulse.operators.parameters import NodePart
 
 
 @dataclass(frozen=True)
-class Near:
+class Near(NodePart):
     """Two positions that a predicate requires within ``reach`` of each other, for the grid of a pair join.
 
     ``left`` and ``right`` are the columns (x, y) of each side. ``window`` is 0 where the predicate bounds the distance at the
@@ -24,6 +26,8 @@ class Near:
     reach: Expression
     window: Duration = 0
     stretch: float = 1.0
+
+    durations: ClassVar = {"window": "window size"}
 
     def prunes_more(self, other: Near | None) -> bool:
         """Check whether it leaves fewer pairs: at the instant fewer than over a window, then those of the smaller reach."""

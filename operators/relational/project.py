@@ -118,6 +118,10 @@ class Project(Unary):
     def expressions(self) -> tuple[Expression, ...]:
         return tuple(expression for _, expression in self.outputs)
 
+    def key_output(self, name: str) -> str | None:
+        named = (new for new, expression in self.outputs if expression == Column(name))
+        return next(named, None) or super().key_output(name)
+
     @property
     def of_one_instant(self) -> bool:
         return True

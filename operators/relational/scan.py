@@ -34,13 +34,14 @@ from pulse.operators.expressions.symmetry import Renaming, called, equal_as
 from pulse.operators.inversion.needs import Needs
 from pulse.operators.inversion.sources import Inversion, Volatilities
 from pulse.operators.node import Duration, Node, Predicates, plan_node, transform, walk
+from pulse.operators.parameters import NodePart, ParameterError, Values, bound_instant
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.time_range import TimeRange
 from pulse.stream.propagation.signature import Signature
 
 
 @dataclass(frozen=True)
-class AsOf:
+class AsOf(NodePart):
     """The state of a stored stream to read: a version of its model, or a known time (microseconds); one of the two."""
 
     version: int | Parameter | None = None
@@ -54,6 +55,18 @@ class AsOf:
             if isinstance(self.time, Parameter)
             else f"as of '{format_instant(self.time or 0)}'"
         )
+
+    def bind(self, values: Values) -> AsOf:
+        if isinstance(self.version, Parameter):
+            given = values[self.version.name]
+            if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+                raise ParameterError(
+                    f"query: parameter :{self.version.name}: expected the number of a version, from 1 on, got {given!r}"
+                )
+            return AsOf(version=given)
+        if isinstance(self.time, Parameter):
+            return AsOf(time=bound_instant(self.time, values))
+        return self
 
 
 @plan_node
@@ -86,6 +99,12 @@ class Scan(Node):
             modelled = tuple(n for n in modelled if n in self.attributes)
             unmodelled = tuple((n, type_) for n, type_ in unmodelled if n in self.attributes)
         return Columns(own.key, modelled, unmodelled, own.time, own.points).prefixed(self.alias)
+
+    # -- parameters -----------------------------------------------------------------------------------------
+
+    @property
+    def planned_once(self) -> bool:
+        return self.at is None and super().planned_once
 
     # -- evaluation -----------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from pulse.core.columns import Columns
-from pulse.core.expression import Column, Expression
+from pulse.core.expression import Column, Expression, Parameter
 from pulse.operators.accent_handling import Handling, SlidingHandling, aggregate_handling
 from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
@@ -48,6 +48,14 @@ class Window(Aggregate):
     def columns(self) -> Columns:
         before = self.input.columns
         return Columns(before.key, (self.output,), (), before.time)
+
+    # -- parameters -----------------------------------------------------------------------------------------
+
+    durations: ClassVar = {"size": "window size", "advance": "window advance"}
+
+    @property
+    def planned_once(self) -> bool:
+        return not isinstance(self.advance, Parameter)
 
     # -- evaluation -----------------------------------------------------------------------------------------
 
@@ -97,8 +105,6 @@ class Window(Aggregate):
         return run.segments(self.input, possible or (points and is_selective(self.input)))
 
     # -- rewriting ------------------------------------------------------------------------------------------
-
-    durations = ("size", "advance")
 
     def prune_time(self, wanted: TimeRange) -> Node:
         return self.with_inputs((self.input.prune_time(wanted.before(self.size)),))

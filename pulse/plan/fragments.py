@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pulse.operators.node import Node
-from pulse.operators.relational.exchange import Exchange
-from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.exchange import Exchange, exchanges_among
+from pulse.operators.relational.scan import Scan, scans_among
 
 
 @dataclass(frozen=True)
@@ -15,26 +15,31 @@ class Fragment:
     """The nodes from ``root`` down to its ``inputs``: scans of one stream, or exchanges (whose input is another's root)."""
 
     root: Node
-    inputs: tuple[Exchange | Scan, ...]
+    inputs: tuple[Node, ...]
 
     @property
     def stream(self) -> str | None:
         """Return the stream it reads; None if its input is exchanged."""
-        return next((leaf.stream for leaf in self.inputs if isinstance(leaf, Scan)), None)
+        return next((leaf.stream for leaf in self.scans), None)
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """Return the scans of the stream it reads; none if its input is exchanged."""
+        return scans_among(self.inputs)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """Return the exchanges it reads; none if it reads a stream."""
-        return tuple(leaf for leaf in self.inputs if isinstance(leaf, Exchange))
+        return exchanges_among(self.inputs)
 
 
-def leaves(root: Node) -> tuple[Exchange | Scan, ...]:
+def leaves(root: Node) -> tuple[Node, ...]:
     """Return the scans and exchanges that a fragment ends at, from left to right, each once."""
     return tuple(dict.fromkeys(_leaves(root)))
 
 
-def _leaves(node: Node) -> Iterator[Exchange | Scan]:
-    if isinstance(node, (Exchange, Scan)):
+def _leaves(node: Node) -> Iterator[Node]:
+    if node.is_leaf:
         yield node
         return
     for one in node.inputs:
@@ -59,8 +64,8 @@ def fragments(plan: Node) -> tuple[Fragment, ...]:
             return
         inputs = leaves(root)
         for leaf in inputs:
-            if isinstance(leaf, Exchange):
-                visit(leaf.input)
+            for below in leaf.inputs:
+                visit(below)
         found[root] = Fragment(root, inputs)
 
     visit(plan)

@@ -15,9 +15,10 @@ from pulse.core.expression import Comparison, Constant, Instant, walk
 from pulse.core.time import parse_instant
 from pulse.language import parse
 from pulse.operators.node import walk as walk_plan
+from pulse.operators.parameters import ParameterError
 from pulse.operators.relational.filter import Filter
 from pulse.operators.windows.window import Window
-from pulse.plan.query import ParameterError, Query
+from pulse.plan.query import Query
 from tests.language.printing import STREAMS
 
 

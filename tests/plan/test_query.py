@@ -12,10 +12,11 @@ from pulse.core.bounds import Absolute, ErrorBound
 from pulse.core.expression import Comparison, Constant, Instant
 from pulse.language import parse
 from pulse.operators.node import walk
+from pulse.operators.parameters import ParameterError
 from pulse.operators.relational.filter import Filter
 from pulse.operators.windows.window import Window
 from pulse.plan.optimise import optimise
-from pulse.plan.query import ParameterError, Query
+from pulse.plan.query import Query
 from tests.language.printing import STREAMS
 
 EVERYWHERE = """

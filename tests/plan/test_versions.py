@@ -10,9 +10,9 @@ import pytest
 from pulse.core.errors import PulseError
 from pulse.language import parse
 from pulse.operators.node import PlanError
+from pulse.operators.parameters import ParameterError
 from pulse.operators.relational.scan import AsOf, scans
 from pulse.plan.exchanges import place_exchanges
-from pulse.plan.query import ParameterError
 from pulse.plan.show import show
 from pulse.plan.versions import read_as_of
 from tests.language.printing import STREAMS

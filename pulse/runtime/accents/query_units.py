@@ -17,7 +17,6 @@ from pulse.core.certainty import ABSENT
 from pulse.core.errors import PulseError
 from pulse.core.schema import Truth
 from pulse.core.segment.order import Ranges, narrow
-from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.node import Node, walk
@@ -249,7 +248,7 @@ def _name(log: AccentLog, policy: Policy) -> str:
 
 
 def _loses_keys(plan: Node) -> bool:
-    return any(isinstance(node, Across) for node in walk(plan))
+    return any(node.combines_keys for node in walk(plan))
 
 
 def _domain(model: Model, log: AccentLog) -> Domain:

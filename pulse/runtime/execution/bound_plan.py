@@ -14,13 +14,11 @@ from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Constant, Expression, Parameter
-from pulse.operators.across.across import Across
-from pulse.operators.node import Node, PlanError, transform, walk
+from pulse.operators.node import Node, PlanError, walk
 from pulse.operators.output.sampling import OWN_INSTANTS
 from pulse.operators.output.summary import schema as summary_schema
-from pulse.operators.relational.exchange import Exchange, Grid
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.scan import Scan, scans
+from pulse.operators.relational.exchange import Exchange, Grid, exchanges_among
+from pulse.operators.relational.scan import Scan, change_scans, scans
 from pulse.operators.relational.spatial_grid import ResolvedGrid, cell_size
 from pulse.plan.closings import exchanged_instants
 from pulse.plan.exchanges import place_exchanges
@@ -114,7 +112,7 @@ class BoundPlan:
 
     def reading(self, fragment: Fragment) -> Reading:
         """Return what a fragment over scans reads."""
-        own = tuple(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
+        own = fragment.scans
         input_units = self.accents.input_units.get(own[0].stream)
         return reading(
             self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage, input_units=input_units
@@ -122,7 +120,7 @@ class BoundPlan:
 
     def keys(self, fragment: Fragment) -> Expression:
         """Return the predicate on keys that the fragment reads: those that any of its scans needs."""
-        return keys_of(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
+        return keys_of(fragment.scans)
 
     def units(self, fragment: Fragment, at_least: int = 1) -> tuple[ReadUnit, ...]:
         """Return the units that a fragment over scans reads, one per worker."""
@@ -150,7 +148,7 @@ class BoundPlan:
     def possible(self, exchanged: bool) -> bool:
         """Return whether a fragment must find possible ranges: the query wants them, or a merge above needs them."""
         return self.query.possible or (
-            exchanged and any(isinstance(node, Across) for node in walk(self.query.plan))
+            exchanged and any(node.combines_keys for node in walk(self.query.plan))
         )
 
 
@@ -189,28 +187,27 @@ def at_versions(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[Quer
     """Give every stream its own name for each moment that it is read as of; return the query and the models by these names."""
     found = {name: ModelRef.of(path) for name, path in paths.items()}
 
-    def change(node: Node) -> Node:
-        if not isinstance(node, Scan) or node.at is None:
-            return node
-        version, time = node.at.version, node.at.time
+    def change(scan: Scan) -> Scan:
+        if scan.at is None:
+            return scan
+        version, time = scan.at.version, scan.at.time
         assert not isinstance(version, Parameter)
         assert not isinstance(time, Parameter)
-        name = f"{node.stream} {node.at}"
-        here = found[node.stream]
+        name = f"{scan.stream} {scan.at}"
+        here = found[scan.stream]
         found[name] = ModelRef(here.path, version or (here.version if time is None else None), time)
-        return replace(node, stream=name, at=None)
+        return replace(scan, stream=name, at=None)
 
-    return replace(query, plan=transform(query.plan, change)), found
+    return replace(query, plan=change_scans(query.plan, change)), found
 
 
 def _grids(plan: Node, paths: Mapping[str, ModelRef]) -> dict[Exchange, ResolvedGrid]:
     """Return the grid of each pair join, the same for both of its sides."""
     found: dict[Exchange, ResolvedGrid] = {}
     for node in walk(plan):
-        if isinstance(node, Join):
-            sides = [one for one in node.inputs if isinstance(one, Exchange) and isinstance(one.by, Grid)]
-            if sides:
-                found |= _resolved(sides, paths)
+        sides = [one for one in exchanges_among(node.inputs) if isinstance(one.by, Grid)]
+        if sides:
+            found |= _resolved(sides, paths)
     return found
 
 

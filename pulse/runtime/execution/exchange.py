@@ -18,7 +18,6 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks, key_texts
-from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.spatial_grid import ResolvedGrid, scatter
@@ -94,8 +93,7 @@ def gathered(received: Sequence[ExchangeBatch], exchange: Exchange) -> tuple[Rel
     whole = Relation.concat([parcel.relation for parcel in received])
     if received[0].cells is not None:
         return whole, np.concatenate([parcel.cells for parcel in received if parcel.cells is not None])
-    partial = isinstance(exchange.input, Across) and exchange.input.phase == "partial"
-    return (whole if partial else whole.merged()), None
+    return (whole if exchange.input.is_partial else whole.merged()), None
 
 
 def _hashed(relation: Relation, names: tuple[str, ...]) -> IntArray:

@@ -20,7 +20,6 @@ from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.summary import of_samples, of_segments, to_batch
 from pulse.operators.relational.equi_join import renamed
 from pulse.operators.relational.exchange import Exchange
-from pulse.operators.relational.scan import Scan
 from pulse.operators.relational.spatial_grid import PairHome, clip
 from pulse.plan.fragments import Fragment
 from pulse.plan.required_fit import advice
@@ -44,10 +43,7 @@ def evaluate_unit(job: BoundPlan, fragment: Fragment, unit: ReadUnit, to: To) ->
     relation = read(job.reading(fragment), unit, job.keys(fragment))
     if job.spans is not None:
         relation = overlapping(relation, job.spans)
-    inputs: dict[Node, Relation] = {}
-    for leaf in fragment.inputs:
-        assert isinstance(leaf, Scan)
-        inputs[leaf] = as_scanned(relation, leaf)
+    inputs: dict[Node, Relation] = {leaf: as_scanned(relation, leaf) for leaf in fragment.scans}
     evaluation = FragmentEvaluation(inputs, possible=job.possible(to is not None))
     evaluation.expect([fragment.root])
     return evaluation
@@ -70,8 +66,7 @@ def run_on_parcels(
     inputs: dict[Node, Relation] = {}
     cells: list[IntArray] = []
     twins = job.twins(fragment)
-    for arc, leaf in enumerate(fragment.inputs):
-        assert isinstance(leaf, Exchange)
+    for arc, leaf in enumerate(fragment.exchanges):
         touched = None
         if arc in twins:
             first = fragment.inputs[twins[arc]]

@@ -24,11 +24,11 @@ from pulse.core.columns import Columns
 from pulse.core.regions import LATEST, Regions
 from pulse.core.time import parse_instant
 from pulse.operators.data.relation import Relation
-from pulse.operators.node import Node, PlanError, transform
+from pulse.operators.node import Node, PlanError
 from pulse.operators.output.diff import change_schema, difference
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.tuple_diff import tuple_difference
-from pulse.operators.relational.scan import Scan, scans
+from pulse.operators.relational.scan import Scan, change_scans, scans
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments
 from pulse.plan.optimise import optimise
@@ -195,7 +195,7 @@ def prepare_revised(
     old, new = compared_models(query, paths, since, version=version, as_of=as_of)
     known = [one.as_of for one in (*old.values(), *new.values()) if one.as_of is not None]
     if known:  # data unknown at that time is new, not revised
-        query = replace(query, plan=transform(query.plan, lambda node: _until(node, min(known))))
+        query = replace(query, plan=change_scans(query.plan, lambda scan: _until(scan, min(known))))
     query, fixed = at_versions(query, paths)
     names = sorted({scan.stream for scan in scans(query.plan)})
     old = {name: old.get(name, fixed[name]).pinned() for name in names}
@@ -295,10 +295,10 @@ def _instant(given: Any) -> int:
     return given if isinstance(given, int) and not isinstance(given, bool) else parse_instant(given)
 
 
-def _until(node: Node, end: int) -> Node:
-    if isinstance(node, Scan) and node.at is None:
-        return replace(node, end=end if node.end is None else min(node.end, end))
-    return node
+def _until(scan: Scan, end: int) -> Scan:
+    if scan.at is not None:
+        return scan
+    return replace(scan, end=end if scan.end is None else min(scan.end, end))
 
 
 def _before(regions: Regions, end: int) -> Regions:

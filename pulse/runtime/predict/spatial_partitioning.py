@@ -27,9 +27,9 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Constant
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ending_after, keys_in
-from pulse.operators.node import Node, walk
+from pulse.operators.node import Node
 from pulse.operators.output.diff import difference
-from pulse.operators.relational.join import Join
+from pulse.operators.relational.join import Join, joins
 from pulse.operators.relational.scan import Scan, scans
 from pulse.operators.relational.spatial_grid import (
     PairHome,
@@ -85,10 +85,10 @@ class SpatialPartitioning:
     @classmethod
     def of(cls, query: ContinuousQuery, places: int, cell: float | None = None) -> SpatialPartitioning | None:
         """Build a partitioning; None if the plan has no proximity join, depends on more than two keys, or hides one."""
-        joins = [node for node in walk(query.plan) if isinstance(node, Join)]
-        if len(joins) != 1 or not query.separates_keys or joins[0].near is None or joins[0].equal:
+        found = joins(query.plan)
+        if len(found) != 1 or not query.separates_keys or found[0].near is None or found[0].equal:
             return None
-        join = joins[0]
+        join = found[0]
         reach = join.near.reach if join.near is not None else None
         if not isinstance(reach, Constant) or any(len(scans(side)) != 1 for side in join.inputs):
             return None

@@ -15,8 +15,7 @@ from pulse.core.expression import Column, Expression, transform
 from pulse.core.schema import StreamSchema
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.node import Node
-from pulse.operators.node import transform as transform_plan
-from pulse.operators.relational.scan import Scan, scans
+from pulse.operators.relational.scan import Scan, change_scans, scans
 from pulse.plan.query import Query
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.runtime.incremental.continuous_query import ContinuousQuery
@@ -67,7 +66,7 @@ class Predictor:
                 f"predict: the job does not define the streams {', '.join(missing)}; add them to it"
             )
         formulas = {stream: _formulas(query.plan, stream, specs[stream].schema) for stream in used}
-        plan = transform_plan(query.plan, lambda node: _without_formulas(node, formulas))
+        plan = change_scans(query.plan, lambda scan: _without_formulas(scan, formulas))
         chosen = {
             stream: replace(
                 specs[stream],
@@ -120,8 +119,6 @@ def _plain(formula: Expression, alias: str) -> Expression:
     return transform(formula, lambda e: Column(e.name.removeprefix(prefix)) if isinstance(e, Column) else e)
 
 
-def _without_formulas(node: Node, formulas: Mapping[str, Mapping[str, Expression]]) -> Node:
-    if not isinstance(node, Scan):
-        return node
-    moved = formulas.get(node.stream, {})
-    return replace(node, models=tuple((name, formula) for name, formula in node.models if name not in moved))
+def _without_formulas(scan: Scan, formulas: Mapping[str, Mapping[str, Expression]]) -> Scan:
+    moved = formulas.get(scan.stream, {})
+    return replace(scan, models=tuple((name, formula) for name, formula in scan.models if name not in moved))

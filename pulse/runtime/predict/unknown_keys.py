@@ -26,16 +26,13 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT, LIKELY, UNBOUNDED
-from pulse.core.expression import TRUE, Arithmetic, Column, Expression, Function, columns_of, walk
+from pulse.core.expression import TRUE, Arithmetic, Expression, Function, columns_of, walk
 from pulse.core.keys import key_ranks
 from pulse.kernels.instants import GRAIN
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import is_over
 from pulse.operators.node import Node
 from pulse.operators.node import walk as nodes
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.project import Project
 from pulse.operators.relational.scan import Scan, scans
 from pulse.runtime.execution.scan import of_keys
 
@@ -69,10 +66,7 @@ def ends_known(stream: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
 
 def bounded_only(plan: Node) -> bool:
     """Whether an expression needs bounded arguments: a quotient, or a function that is not defined and finite everywhere."""
-    found = [one.predicate for one in nodes(plan) if isinstance(one, Filter)]
-    found += [one.condition for one in nodes(plan) if isinstance(one, Join)]
-    found += [made for one in nodes(plan) if isinstance(one, Project) for _, made in one.outputs]
-    return any(_needs_bound(one) for expression in found for one in walk(expression))
+    return any(_needs_bound(one) for node in nodes(plan) for made in node.expressions for one in walk(made))
 
 
 def _needs_bound(one: Expression) -> bool:
@@ -144,15 +138,7 @@ def _since(made: Relation, node: Node, ends: Ends) -> IntArray:
 
 def followed(plan: Node, name: str) -> str | None:
     """The output's name of a scan's key column; None if it is lost."""
-    if isinstance(plan, Scan):
-        return name if name in plan.columns.key_names else None
-    for below in plan.inputs:
-        found = followed(below, name)
-        if found is None:
-            continue
-        if isinstance(plan, Project):
-            for new, expression in plan.outputs:
-                if expression == Column(found):
-                    return new
-        return found if found in plan.columns.key_names else None
-    return None
+    if not plan.inputs:
+        return plan.key_output(name)
+    found = next((one for one in (followed(below, name) for below in plan.inputs) if one is not None), None)
+    return None if found is None else plan.key_output(found)

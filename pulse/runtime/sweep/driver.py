@@ -23,9 +23,8 @@ import pyarrow as pa
 from pulse.core import html
 from pulse.core.errors import PulseError
 from pulse.core.expression import Expression
-from pulse.operators.node import Node
 from pulse.operators.output.summary import Summary, from_rows, to_rows
-from pulse.operators.relational.scan import Scan, scans
+from pulse.operators.relational.scan import scans
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import aborted
 from pulse.runtime.execution import local_driver
@@ -192,9 +191,9 @@ def run_on_unit(sweep: SweepJob, unit: ReadUnit) -> Iterator[pa.RecordBatch]:
         if evaluation is None:
             evaluation = FragmentEvaluation({}, possible=job.query.possible)
             evaluation.expect(sweep.jobs[other].fragments[-1].root for other in left[place:])
-        scans = [leaf for leaf in fragment.inputs if isinstance(leaf, Scan) and not evaluation.has(leaf)]
-        leaves: dict[Node, Any] = {leaf: as_scanned(relation, leaf) for leaf in scans}
-        evaluation.give(leaves)
+        evaluation.give(
+            {leaf: as_scanned(relation, leaf) for leaf in fragment.scans if not evaluation.has(leaf)}
+        )
         result = result_of(job, evaluation, fragment.root)
         yield sweep.labelled(number, sweep.variants[number], result)
         evaluation.keep_shared()

@@ -8,16 +8,10 @@ separately.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from pulse.core.expression import Expression, Instant, Parameter
-from pulse.core.expression import walk as parts
 from pulse.operators.node import Node, walk
-from pulse.operators.relational.exchange import Exchange
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.scan import Scan
-from pulse.operators.windows.window import Window
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
@@ -43,9 +37,7 @@ def jobs_of(
         return tuple(planned(bound) for _, bound in variants)
     first = planned(variants[0][1])
     unbound = replace(query, plan=place_exchanges(optimise(query.plan)))
-    alone = first.accents is NO_ACCENTS and not any(
-        isinstance(node, Exchange) for node in walk(first.query.plan)
-    )
+    alone = first.accents is NO_ACCENTS and len(first.fragments) == 1
     if not alone or unbound.bind(variants[0][0]).plan != first.query.plan:
         return tuple(planned(bound) for _, bound in variants)
     made = [first]
@@ -61,27 +53,12 @@ def sizes_only(plan: Node) -> bool:
     """Return whether all parameters of a plan are sizes of windows that no rule looks at.
 
     >>> from pulse.core.columns import Columns
-    >>> from pulse.core.expression import Column, Comparison
+    >>> from pulse.core.expression import Column, Comparison, Parameter
     >>> from pulse.operators.relational.filter import Filter
+    >>> from pulse.operators.relational.scan import Scan
+    >>> from pulse.operators.windows.window import Window
     >>> window = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", Parameter("size"), 10)
     >>> sizes_only(window), sizes_only(Filter(window, Comparison(">", Column("a"), Parameter("least"))))
     (True, False)
     """
-    for node in walk(plan):
-        if (isinstance(node, Join) and not node.equal) or (isinstance(node, Scan) and node.at is not None):
-            return False
-        for field in fields(node):
-            if not (isinstance(node, Window) and field.name == "size") and _depends(
-                getattr(node, field.name)
-            ):
-                return False
-    return True
-
-
-def _depends(value: Any) -> bool:
-    """Return whether the value contains parameters or instants."""
-    if isinstance(value, Expression):
-        return any(isinstance(one, (Parameter, Instant)) for one in parts(value))
-    if isinstance(value, tuple):
-        return any(map(_depends, value))
-    return False
+    return all(node.planned_once for node in walk(plan))

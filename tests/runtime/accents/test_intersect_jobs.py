@@ -149,12 +149,19 @@ def test_lines_that_cross_meet_at_a_point(tmp_path: Path, keyed: bool, accents: 
     assert sum(c * h**i for i, c in enumerate(met["price"])) == pytest.approx(8.0 if accents else 4.0)
 
 
-def test_members_of_a_union_are_read_whoever_has_what(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_spark", [False, True])
+def test_members_of_a_union_are_read_whoever_has_what(
+    request: pytest.FixtureRequest, tmp_path: Path, on_spark: bool
+) -> None:
     """A union holds what one member drops as long as another has it: that nothing comes out does not say that nobody reads it."""
     one, other = feeds(1, SYMBOLS)
     arrive(tmp_path, {"S": table(one, True, 6), "R": table(other, True, 6)}, {"S": 6, "R": 6})
     query = "select 's' as source, symbol, price from S union all select 'r' as source, symbol, price from R"
-    run_local(the_job(tmp_path, query, keyed=True, accents=True))
+    job = the_job(tmp_path, query, keyed=True, accents=True)
+    if on_spark:
+        ran(request.getfixturevalue("spark"), job)
+    else:
+        run_local(job)
     expected = {
         (source, key, step): own[step // 2] * (2 if step // 2 >= 6 else 1)
         for source, prices in (("s", one), ("r", other))

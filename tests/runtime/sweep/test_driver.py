@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 import pulse
 from pulse.core.errors import PulseError
+from pulse.operators.parameters import ParameterError
 from pulse.operators.windows import integral
-from pulse.plan.query import ParameterError
 from pulse.runtime.execution import evaluator, local_driver, scan
 from pulse.runtime.execution.bound_plan import prepare
 from pulse.runtime.sweep import batched_variants
