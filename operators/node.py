@@ -10,7 +10,7 @@ accents, revision, explanation. Walks over plans call these methods and name no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, dataclass_transform
 
@@ -21,6 +21,7 @@ from pulse.core.expression import TRUE, Expression, Instant, Parameter
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc
 from pulse.operators.expressions.predicates import equates_model
 from pulse.operators.expressions.symmetry import Renaming
 from pulse.operators.inversion.fit import Fit
@@ -167,8 +168,8 @@ class Node(Parametric):
         return self.of_one_instant and any(one.closes for one in self.inputs)
 
     @property
-    def pass_of_samples(self) -> tuple[Any, ...] | None:
-        """Return what nodes share that are sampled in one pass over their input; None for those that are sampled alone."""
+    def pass_of_samples(self) -> tuple[Node, str, str] | None:
+        """Return what nodes share that are sampled in one pass: input, function, argument; None for those sampled alone."""
         return None
 
     def samples_in_one_pass(self, below: Relation, nodes: Sequence[Node], every: int) -> list[Samples]:
@@ -186,6 +187,10 @@ class Node(Parametric):
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
         """Compute the output at multiples of ``every`` as points: several per instant where keys are merged."""
         return as_points(run.samples(self, every))
+
+    def compile(self, program: Program, rows: Mapping[Node, int]) -> ProgramArc:
+        """Translate its samples into steps of a program; ``rows`` are the rows of the program's columns that hold windows."""
+        raise NoProgramError(type(self).__name__)
 
     # -- rewriting ------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from pulse.kernels.polynomial.interval_sets import IntervalSets, complement, int
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.on_segments import without_hidden
 from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
 from pulse.operators.expressions.solve import Truths, positive, solve
@@ -266,6 +267,9 @@ class Filter(Unary):
             return filter_samples(run.samples(self.input, every), self.predicate, possible=run.possible)
         worth = possible_rows(run.segments(self.input), self.predicate)
         return filter_samples(sample(worth, every), self.predicate, possible=run.possible)
+
+    def compile(self, program: Program, rows: Mapping[Node, int]) -> ProgramArc:
+        return program.filter(self.input.compile(program, rows), self.predicate)
 
     # -- rewriting ------------------------------------------------------------------------------------------
 

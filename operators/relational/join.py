@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -27,6 +27,7 @@ from pulse.core.expression import TRUE, Constant, Expression, all_of, columns_of
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, plan_node, walk
@@ -102,6 +103,11 @@ class Join(Node):
         own = set(self.left.columns.key_names), set(self.right.columns.key_names)
         return bool(left) and (left, right) == own
 
+    @property
+    def joins_samples(self) -> bool:
+        """Return whether its samples are those of its inputs, joined."""
+        return self.on_all_keys or (bool(self.equal) and self.closes)
+
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
         left, right = run.segments(self.left, possible), run.segments(self.right, possible)
         if self.equal:
@@ -116,7 +122,7 @@ class Join(Node):
         return joined if rest == TRUE else FilterOperator(rest, possible).segments(joined)
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
-        if not (self.on_all_keys or (self.equal and self.closes)):
+        if not self.joins_samples:
             return super().samples(run, every)
         left, right = run.samples(self.left, every), run.samples(self.right, every)
         joined = join_samples(left, right, self.equal, self.columns)
@@ -145,6 +151,14 @@ class Join(Node):
             ]
             slack = APPROXIMATED * abs(reach) + max(errors)
         return Nearness(near.left, near.right, reach, near.window, slack)
+
+    def compile(self, program: Program, rows: Mapping[Node, int]) -> ProgramArc:
+        if not self.joins_samples:
+            return super().compile(program, rows)
+        left, right = self.left.compile(program, rows), self.right.compile(program, rows)
+        keys = len(next(one for one in walk(self) if one in rows).columns.key)
+        joined = program.join(left, right, self.equal, self.columns, keys)
+        return joined if self.condition == TRUE else program.filter(joined, self.condition)
 
     # -- rewriting ------------------------------------------------------------------------------------------
 

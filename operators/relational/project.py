@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from pulse.core.schema import Role
 from pulse.operators.accent_handling import DerivedOutput, Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.on_segments import Evaluation
 from pulse.operators.expressions.symmetry import Renaming, called, equal_as, normal, swaps_of
 from pulse.operators.inversion.fit import Fit
@@ -135,6 +136,9 @@ class Project(Unary):
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         return project_samples(run.samples(self.input, every), self.outputs, self.columns)
+
+    def compile(self, program: Program, rows: Mapping[Node, int]) -> ProgramArc:
+        return program.project(self.input.compile(program, rows), self.outputs, self.columns)
 
     # -- rewriting ------------------------------------------------------------------------------------------
 

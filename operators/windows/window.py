@@ -11,11 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Expression, Parameter
@@ -23,6 +23,7 @@ from pulse.operators.accent_handling import Handling, SlidingHandling, aggregate
 from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.symmetry import Renaming, swaps_of
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs
@@ -83,7 +84,7 @@ class Window(Aggregate):
         return functions[self.function](self.function, self.argument, self.output, size, advance)
 
     @property
-    def pass_of_samples(self) -> tuple[Any, ...] | None:
+    def pass_of_samples(self) -> tuple[Node, str, str] | None:
         return (self.input, self.function, self.argument) if self.operator.shares_pass else None
 
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
@@ -103,6 +104,9 @@ class Window(Aggregate):
         """Return the rows of its input. Over tuples certainty depends also on those that only possibly take part."""
         points = self.input.columns.points
         return run.segments(self.input, possible or (points and is_selective(self.input)))
+
+    def compile(self, program: Program, rows: Mapping[Node, int]) -> ProgramArc:
+        return program.column(rows[self], self.output, self.columns.key_names)
 
     # -- rewriting ------------------------------------------------------------------------------------------
 

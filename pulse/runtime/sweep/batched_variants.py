@@ -22,20 +22,16 @@ from typing import Any
 import numpy as np
 
 from pulse.core.arrays import IntArray
-from pulse.core.expression import TRUE, Expression
+from pulse.core.expression import Expression
 from pulse.kernels.samples.grid_runs import common_stretches, copy_codes, copy_stretches
 from pulse.kernels.samples.vector_program import Programs, no_tallies, run
 from pulse.kernels.windows.average_on_grid import Family
 from pulse.operators.data.relation import Relation
-from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc, combine_programs
-from pulse.operators.node import Node, walk
+from pulse.operators.expressions.compile import NoProgramError, Program, combine_programs
+from pulse.operators.node import Node
 from pulse.operators.output.summary import Summary, of_tallies
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.project import Project
-from pulse.operators.relational.scan import Scan
+from pulse.operators.relational.scan import scans
 from pulse.operators.windows.on_grid import integral_families, present
-from pulse.operators.windows.window import Window
 from pulse.runtime.execution.bound_plan import BoundPlan
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import Reading, as_scanned
@@ -67,8 +63,8 @@ class _Batch:
         """Return the sizes of the windows at each set of places, ascending."""
         found: dict[Place, set[int]] = {place: set() for place in self.places}
         for job in self.jobs.values():
-            for window in _windows(job):
-                found[_place(window, self.rate)].add(_size(window))
+            for window in _windows(job.fragments[-1].root):
+                found[_place(window, self.rate)].add(window.looks_back)
         return {place: tuple(sorted(sizes)) for place, sizes in found.items()}
 
 
@@ -115,8 +111,8 @@ class Tails:
     def _relations(self, relation: Relation) -> dict[Source, Relation]:
         scanned: dict[Node, Relation] = {}
         for source, _ in self.sizes:
-            for leaf in walk(source[0]):
-                if isinstance(leaf, Scan) and leaf not in scanned:
+            for leaf in scans(source[0]):
+                if leaf not in scanned:
                     scanned[leaf] = as_scanned(relation, leaf)
         evaluation = FragmentEvaluation(scanned, possible=self.possible)
         return {source: present(evaluation.segments(source[0])) for source in self._sizes_by_source()}
@@ -142,7 +138,7 @@ def tails(jobs: Sequence[BoundPlan]) -> tuple[Tails, ...]:
             continue
         assert job.rate is not None
         fragment = job.fragments[-1]
-        places = list(dict.fromkeys(_place(window, job.rate) for window in _windows(job)))
+        places = list(dict.fromkeys(_place(window, job.rate) for window in _windows(fragment.root)))
         sources = [source for source, _ in places]
         own = _Batch(
             job.reading(fragment),
@@ -174,8 +170,9 @@ def _programs(batch: _Batch) -> Tails | None:
         program = Program(len(rows))
         root = job.fragments[-1].root
         attributes = job.columns.modelled
+        own = {one: row_of[_place(one, batch.rate), one.looks_back] for one in _windows(root)}
         try:
-            program.summary(_arc(program, root, batch.rate, row_of), attributes)
+            program.summary(root.compile(program, own), attributes)
         except NoProgramError:
             continue
         made[number] = program
@@ -184,24 +181,6 @@ def _programs(batch: _Batch) -> Tails | None:
     programs = combine_programs(list(made.values()), len(attributes))
     given = batch.reads, batch.keys, batch.rate, batch.possible
     return Tails(tuple(made), attributes, *given, sizes, programs)
-
-
-def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], int]) -> ProgramArc:
-    """Translate a node into steps, as :class:`pulse.runtime.execution.evaluator.FragmentEvaluation` evaluates its samples."""
-    match node:
-        case Window():
-            row = rows[_place(node, rate), _size(node)]
-            return program.column(row, node.output, node.columns.key_names)
-        case Filter(input, predicate):
-            return program.filter(_arc(program, input, rate, rows), predicate)
-        case Project(input, outputs):
-            return program.project(_arc(program, input, rate, rows), outputs, node.columns)
-        case Join(left, right) if node.on_all_keys or (node.equal and node.closes):
-            arcs = _arc(program, left, rate, rows), _arc(program, right, rate, rows)
-            keys = len(next(one for one in walk(node) if isinstance(one, Window)).columns.key)
-            joined = program.join(*arcs, node.equal, node.columns, keys)
-            return joined if node.condition == TRUE else program.filter(joined, node.condition)
-    raise NoProgramError(type(node).__name__)
 
 
 def _is_plain(job: BoundPlan) -> bool:
@@ -213,34 +192,27 @@ def _is_plain(job: BoundPlan) -> bool:
 
 
 def _above_windows(node: Node) -> bool:
-    if isinstance(node, Window):
-        plain = node.pass_of_samples is not None
-        return plain and isinstance(node.size, int) and not node.columns.points
-    if not isinstance(node, (Filter, Project, Join)) or node.columns.points:
+    """Return whether all inputs of the plan are windows that are sampled in one pass."""
+    if node.is_leaf or node.columns.points:
         return False
+    if node.is_window:
+        return node.pass_of_samples is not None
     return all(map(_above_windows, node.inputs))
 
 
-def _windows(job: BoundPlan) -> Iterator[Window]:
+def _windows(node: Node) -> Iterator[Node]:
     """Yield the outermost windows."""
-
-    def below(node: Node) -> Iterator[Window]:
-        if isinstance(node, Window):
-            yield node
-            return
-        for one in node.inputs:
-            yield from below(one)
-
-    return below(job.fragments[-1].root)
+    if node.is_window:
+        yield node
+        return
+    for one in node.inputs:
+        yield from _windows(one)
 
 
-def _place(window: Window, rate: int) -> Place:
-    return (window.input, window.function, window.argument), _size(window) % rate
-
-
-def _size(window: Window) -> int:
-    assert isinstance(window.size, int)
-    return window.size
+def _place(window: Node, rate: int) -> Place:
+    source = window.pass_of_samples
+    assert source is not None
+    return source, window.looks_back % rate
 
 
 def _alike(relations: Sequence[Relation]) -> bool:
