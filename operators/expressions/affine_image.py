@@ -13,8 +13,7 @@ Where there is none the output stays in its units.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from pulse.core.expression import (
@@ -26,7 +25,10 @@ from pulse.core.expression import (
     Function,
     Negative,
     columns_of,
+    number_of,
 )
+from pulse.core.fold import Domain
+from pulse.operators.functions.registry import rules_of
 from pulse.stream.units.affine import IDENTITY, Affine, exact
 
 
@@ -39,33 +41,42 @@ def affine_image(expression: Expression, maps: Mapping[str, Affine]) -> Affine |
     """
     if all(maps.get(name, IDENTITY).is_identity for name in columns_of(expression)):
         return IDENTITY
-    found = _image(expression, maps)
+    found = _Images(maps).fold(expression)
     return IDENTITY if isinstance(found, Fraction) else found
 
 
-def _image(e: Expression, maps: Mapping[str, Affine]) -> Affine | Fraction | None:
-    """Return the map, or the value of a constant."""
-    match e:
-        case Column(name):
-            return maps.get(name, IDENTITY)
-        case Constant(value):
-            return exact(value) if not isinstance(value, (str, bool)) else IDENTITY
-        case Elapsed():
-            return IDENTITY
-        case Negative(operand):
-            found = _image(operand, maps)
-            return (
-                -found
-                if isinstance(found, Fraction)
-                else None
-                if found is None
-                else Affine(found.a, -found.b)
-            )
-        case Arithmetic(op, left, right):
-            return _arithmetic(op, _image(left, maps), _image(right, maps))
-        case Function(name, arguments):
-            return _function(name, [_image(one, maps) for one in arguments])
-    return None
+class _Images(Domain[Affine | Fraction | None]):
+    """Maps of values, or the value of a constant; None where there is no map."""
+
+    def __init__(self, maps: Mapping[str, Affine]) -> None:
+        self._maps = maps
+
+    def column(self, e: Column) -> Affine:
+        return self._maps.get(e.name, IDENTITY)
+
+    def constant(self, e: Constant) -> Affine | Fraction:
+        value = number_of(e)
+        return IDENTITY if value is None else exact(value)
+
+    def elapsed(self, e: Elapsed) -> Affine:
+        return IDENTITY
+
+    def negative(self, e: Negative, operand: Affine | Fraction | None) -> Affine | Fraction | None:
+        return Affine(operand.a, -operand.b) if isinstance(operand, Affine) else operand and -operand
+
+    def arithmetic(
+        self, e: Arithmetic, left: Affine | Fraction | None, right: Affine | Fraction | None
+    ) -> Affine | Fraction | None:
+        return _arithmetic(e.op, left, right)
+
+    def function(self, e: Function, arguments: Sequence[Affine | Fraction | None]) -> Affine | None:
+        maps = [one for one in arguments if isinstance(one, Affine)]
+        if len(maps) < len(arguments):
+            return None
+        return IDENTITY if all(one.is_identity for one in maps) else rules_of(e).affine_image(maps)
+
+    def other(self, e: Expression) -> None:
+        return None
 
 
 def _arithmetic(
@@ -113,23 +124,3 @@ def _power(base: Affine | Fraction, exponent: Affine | Fraction) -> Affine | Fra
     if isinstance(base, Fraction):
         return base ** int(exponent)
     return base if exponent == 1 else Affine(base.a ** int(exponent)) if base.b == 0 else None
-
-
-def _function(name: str, arguments: list[Affine | Fraction | None]) -> Affine | None:
-    maps = [one for one in arguments if isinstance(one, Affine)]
-    if len(maps) < len(arguments):
-        return None
-    if all(one.is_identity for one in maps):
-        return IDENTITY
-    first = maps[0]
-    if name in ("distance", "distance2") and len({one.a for one in maps}) == 1:
-        same = maps[0].b == maps[2].b and maps[1].b == maps[3].b
-        return Affine(first.a if name == "distance" else first.a**2) if same else None
-    if first.b:
-        return None
-    if name == "abs":
-        return Affine(first.a)
-    if name == "sqrt":
-        roots = math.isqrt(first.a.numerator), math.isqrt(first.a.denominator)
-        return Affine(Fraction(*roots)) if Fraction(*roots) ** 2 == first.a else None
-    return None

@@ -1,24 +1,21 @@
 """Compile the operators above windows to steps of a vector program, for all variants of a sweep in one pass.
 
 Joins, projections and filters of samples with one set of places become numbers and codes of a program. It covers sums,
-differences, products, quotients by constants, powers and ``abs`` of modelled attributes, and comparisons of them. Everything
-else, and any value that is not finite, falls back to :mod:`pulse.operators.relational.on_samples`; the results are equal, bit
-by bit.
+differences, products, quotients by constants, powers and functions that have a step, all of modelled attributes, and comparisons
+of them. Everything else, and any value that is not finite, falls back to :mod:`pulse.operators.relational.on_samples`; the
+results are equal, bit by bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from pulse.core.columns import Columns
 from pulse.core.expression import (
-    FLIPPED,
-    NEGATED,
-    And,
     Arithmetic,
     Column,
     Comparison,
@@ -26,15 +23,19 @@ from pulse.core.expression import (
     Expression,
     Function,
     Negative,
-    Not,
-    Or,
     columns_of,
+    number_of,
     renamed,
+    transform,
     walk,
 )
+from pulse.core.fold import Domain
 from pulse.kernels.polynomial.certainty import form_of
 from pulse.kernels.samples import vector_program
 from pulse.kernels.samples.vector_program import Programs
+from pulse.operators.errors import OperandError
+from pulse.operators.expressions.predicates import Truth, positive
+from pulse.operators.functions.registry import rules_of
 
 _MOST_FACTORS = 16  # in a power
 _OPS = {
@@ -76,8 +77,8 @@ class Program:
         self.steps: list[list[int]] = []
         self.constants: list[float] = []
         self.numbers = self.codes = 0
-        self._values: dict[Expression, int] = {}
-        self._errors: dict[Expression, int] = {}
+        self._values = _Values(self)
+        self._errors = _Errors(self, self._values)
         self._checked: set[int] = set()
 
     # -- arcs -----------------------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class Program:
 
     def filter(self, arc: ProgramArc, predicate: Expression) -> ProgramArc:
         """Filter as :func:`~pulse.operators.relational.on_samples.filter_samples`, but keep possible rows, for summaries."""
-        return ProgramArc(arc.numbers, self._predicate(arc, predicate, negate=False), arc.keys)
+        return ProgramArc(arc.numbers, _Codes(self, arc).fold(_positive(predicate)), arc.keys)
 
     def join(
         self,
@@ -120,102 +121,58 @@ class Program:
             raise NoProgramError("a join of different keys")
         numbers = dict(zip(columns.modelled, (*left.numbers.values(), *right.numbers.values()), strict=True))
         named = dict(zip(columns.key_names, (*left.keys.values(), *right.keys.values()), strict=True))
-        return ProgramArc(numbers, self._combined(vector_program.LOWER, left.code, right.code), named)
+        return ProgramArc(numbers, self.combined(vector_program.LOWER, left.code, right.code), named)
 
     def summary(self, arc: ProgramArc, attributes: Sequence[str]) -> None:
         """Count the samples that hold, and summarise these attributes."""
         self._step(vector_program.COUNT, 0, arc.code)
         for place, name in enumerate(attributes):
-            self._step(vector_program.FIGURES, place, self._value(arc.numbers[name]), arc.code)
+            self._step(vector_program.FIGURES, place, self._values.fold(arc.numbers[name]), arc.code)
 
     # -- codes ----------------------------------------------------------------------------------------------
 
-    def _predicate(self, arc: ProgramArc, predicate: Expression, *, negate: bool) -> int:
-        match predicate:
-            case Not(operand):
-                return self._predicate(arc, operand, negate=not negate)
-            case And(operands) | Or(operands) if operands:
-                op = (
-                    vector_program.LOWER if isinstance(predicate, And) is not negate else vector_program.RAISE
-                )
-                total, *others = (self._predicate(arc, one, negate=negate) for one in operands)
-                for one in others:
-                    total = self._combined(op, total, one)
-                return total
-            case Comparison(relation, left, right):
-                return self._comparison(arc, NEGATED[relation] if negate else relation, left, right)
-            case Constant(bool() as value):
-                return arc.code if value is not negate else self._step(vector_program.NEVER, self._new_code())
-        raise NoProgramError(f"{predicate}")
+    def never(self) -> int:
+        """Return the code of what never holds."""
+        return self._step(vector_program.NEVER, self._new_code())
 
-    def _comparison(self, arc: ProgramArc, relation: str, left: Expression, right: Expression) -> int:
-        if isinstance(left, Constant):
-            left, right, relation = right, left, FLIPPED[relation]
-        if not columns_of(left) | columns_of(right):
+    def compared(self, arc: ProgramArc, e: Comparison) -> int:
+        """Return the code of a comparison."""
+        turned = e.with_constant_last
+        if not columns_of(turned):
             raise NoProgramError("a comparison of constants")
-        sides = [_within(arc, side) for side in (left, right)]
-        for side, number in zip((left, right), sides, strict=True):
+        sides = [_within(arc, side) for side in turned.parts]
+        for side, number in zip(turned.parts, sides, strict=True):
             self._check(side, number)
-        form, exchanged = form_of(relation)
+        form, exchanged = form_of(turned.relation)
         first, second = reversed(sides) if exchanged else sides
-        numbers = [self._value(first), self._error(first), self._value(second), self._error(second)]
+        numbers = [
+            self._values.fold(first),
+            self._errors.fold(first),
+            self._values.fold(second),
+            self._errors.fold(second),
+        ]
         return self._step(
             vector_program.COMPARE, self._new_code(), *numbers, other=form + vector_program.FORMS * arc.code
         )
 
-    def _combined(self, op: int, a: int, b: int) -> int:
+    def combined(self, op: int, a: int, b: int) -> int:
+        """Return the lower, or higher, of two codes."""
         return a if a == b else self._step(op, self._new_code(), a, b)
 
     # -- numbers --------------------------------------------------------------------------------------------
 
-    def _value(self, expression: Expression) -> int:
-        if expression not in self._values:
-            self._values[expression] = self._evaluate(expression)
-        return self._values[expression]
+    def computed(self, op: int, *operands: int) -> int:
+        """Add a step that computes a number."""
+        return self._step(op, self._new_number(), *operands)
 
-    def _error(self, expression: Expression) -> int:
-        if expression not in self._errors:
-            self._errors[expression] = self._bound(expression)
-        return self._errors[expression]
-
-    def _evaluate(self, expression: Expression) -> int:
-        match expression:
-            case Column(name):
-                return int(name[1:])
-            case Constant(value):
-                self.constants.append(_number(value))
-                return self._step(vector_program.FILL, self._new_number(), other=len(self.constants) - 1)
-            case Negative(operand):
-                return self._step(vector_program.NEGATE, self._new_number(), self._value(operand))
-            case Function("abs", (operand,)):
-                return self._step(vector_program.ABSOLUTE, self._new_number(), self._value(operand))
-            case Arithmetic("^"):
-                return self._value(_product(expression))
-            case Arithmetic(op, left, right):
-                if op == "/":
-                    _check_divisor(right)
-                a, b = self._value(left), self._value(right)
-                return self._step(_OPS[op], self._new_number(), a, b)
-        raise NoProgramError(f"{expression}")
-
-    def _bound(self, expression: Expression) -> int:
-        match expression:
-            case Column(name):
-                return self.columns + int(name[1:])
-            case Constant():
-                return self._value(Constant(0.0))
-            case Negative(operand) | Function("abs", (operand,)):
-                return self._error(operand)
-            case Arithmetic("^"):
-                return self._error(_product(expression))
-            case Arithmetic(op, left, right):
-                numbers = [self._value(left), self._error(left), self._value(right), self._error(right)]
-                return self._step(_BOUNDS[op], self._new_number(), *numbers)
-        raise NoProgramError(f"{expression}")
+    def filled(self, value: float) -> int:
+        """Add a step that fills a number with a constant."""
+        self.constants.append(value)
+        return self._step(vector_program.FILL, self._new_number(), other=len(self.constants) - 1)
 
     def _check(self, written: Expression, expression: Expression) -> None:
         """Check that a computed expression is finite; columns already are."""
-        value = self._value(expression)
+        value = self._values.fold(expression)
         if not isinstance(written, (Column, Constant)) and value not in self._checked:
             self._checked.add(value)
             self._step(vector_program.CHECK, 0, value)
@@ -233,6 +190,87 @@ class Program:
     def _step(self, op: int, to: int, *operands: int, other: int = 0) -> int:
         self.steps.append([op, to, *operands, *[0] * (4 - len(operands)), other])
         return to
+
+
+class _Numbers(Domain[int]):
+    """Rows of numbers; equal parts are computed once."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._known: dict[Expression, int] = {}
+
+    def fold(self, e: Expression) -> int:
+        if e not in self._known:
+            self._known[e] = super().fold(e)
+        return self._known[e]
+
+    def other(self, e: Expression) -> NoReturn:
+        raise NoProgramError(f"{e}")
+
+
+class _Values(_Numbers):
+    """Rows of values."""
+
+    def column(self, e: Column) -> int:
+        return int(e.name[1:])
+
+    def constant(self, e: Constant) -> int:
+        return self._program.filled(_number(e))
+
+    def negative(self, e: Negative, operand: int) -> int:
+        return self._program.computed(vector_program.NEGATE, operand)
+
+    def arithmetic(self, e: Arithmetic, left: int, right: int) -> int:
+        if e.op == "/" and not number_of(e.right):
+            raise NoProgramError(f"a quotient by {e.right}")
+        return self._program.computed(_OPS[e.op], left, right)
+
+    def function(self, e: Function, arguments: Sequence[int]) -> int:
+        step = rules_of(e).step
+        return self.other(e) if step is None else self._program.computed(step, *arguments)
+
+
+class _Errors(_Numbers):
+    """Rows of the bounds of errors."""
+
+    def __init__(self, program: Program, values: _Values) -> None:
+        super().__init__(program)
+        self._values = values
+
+    def column(self, e: Column) -> int:
+        return self._program.columns + int(e.name[1:])
+
+    def constant(self, e: Constant) -> int:
+        return self._values.fold(Constant(0.0))
+
+    def negative(self, e: Negative, operand: int) -> int:
+        return operand
+
+    def arithmetic(self, e: Arithmetic, left: int, right: int) -> int:
+        numbers = [self._values.fold(e.left), left, self._values.fold(e.right), right]
+        return self._program.computed(_BOUNDS[e.op], *numbers)
+
+    def function(self, e: Function, arguments: Sequence[int]) -> int:
+        return arguments[0]
+
+
+class _Codes(Truth[int]):
+    """Rows of certainties of predicates on an arc."""
+
+    def __init__(self, program: Program, arc: ProgramArc) -> None:
+        self._program, self._arc = program, arc
+
+    def always(self, value: bool) -> int:
+        return self._arc.code if value else self._program.never()
+
+    def both(self, a: int, b: int) -> int:
+        return self._program.combined(vector_program.LOWER, a, b)
+
+    def either(self, a: int, b: int) -> int:
+        return self._program.combined(vector_program.RAISE, a, b)
+
+    def comparison(self, e: Comparison) -> int:
+        return self._program.compared(self._arc, e)
 
 
 def combine_programs(programs: Sequence[Program], outputs: int) -> Programs:
@@ -256,33 +294,37 @@ def combine_programs(programs: Sequence[Program], outputs: int) -> Programs:
 
 
 def _within(arc: ProgramArc, expression: Expression) -> Expression:
-    """Rewrite an expression over the columns of the program."""
+    """Rewrite an expression over the columns of the program, with powers as products of their factors."""
     missing = columns_of(expression) - arc.numbers.keys()
     if missing:
         raise NoProgramError(f"{', '.join(sorted(missing))}: not modelled")
     for one in walk(expression):  # booleans are refused here: as dictionary keys True equals 1
         if isinstance(one, Constant):
-            _number(one.value)
-    return renamed(expression, dict(arc.numbers))
+            _number(one)
+    return transform(renamed(expression, dict(arc.numbers)), _as_product)
 
 
-def _product(power: Arithmetic) -> Expression:
-    """Expand a power into a product of its factors."""
-    exponent = power.right
-    if not isinstance(exponent, Constant) or _number(exponent.value) not in range(_MOST_FACTORS + 1):
-        raise NoProgramError(f"{power}")
-    made: Expression = Constant(1.0) if exponent.value == 0 else power.left
-    for _ in range(int(exponent.value) - 1):
-        made = Arithmetic("*", made, power.left)
+def _as_product(e: Expression) -> Expression:
+    if not (isinstance(e, Arithmetic) and e.op == "^"):
+        return e
+    exponent = number_of(e.right)
+    if exponent is None or exponent not in range(_MOST_FACTORS + 1):
+        raise NoProgramError(f"{e}")
+    made: Expression = Constant(1.0) if exponent == 0 else e.left
+    for _ in range(int(exponent) - 1):
+        made = Arithmetic("*", made, e.left)
     return made
 
 
-def _check_divisor(divisor: Expression) -> None:
-    if not isinstance(divisor, Constant) or _number(divisor.value) == 0.0:
-        raise NoProgramError(f"a quotient by {divisor}")
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise NoProgramError(f"{value!r} is not a number")
+def _number(e: Constant) -> float:
+    value = number_of(e)
+    if value is None:
+        raise NoProgramError(f"{e} is not a number")
     return float(value)
+
+
+def _positive(predicate: Expression) -> Expression:
+    try:
+        return positive(predicate)
+    except OperandError as e:
+        raise NoProgramError(str(e)) from None

@@ -57,7 +57,7 @@ class ModelClause:
             drift={own: moved.drift[name] for name, own in unchanged.items() if name in moved.drift},
         )
         work = Evaluation(at_start, "model clause")
-        sources = {name: work.as_model(work.operand(formula)) for name, formula in self.models}
+        sources = {name: work.as_model(work.fold(formula)) for name, formula in self.models}
         sources = {name: unchanged.get(name) or sources[name] for name in self.columns.modelled}
         done = work.relation
         return replace(

@@ -6,11 +6,9 @@ All bounds hold for every truth within the inputs' bounds:
 ``x + y, x - y``    ``ex + ey``
 ``x y``             ``|x| ey + |y| ex + ex ey``; ``x ^ n`` likewise, factor by factor
 ``x / y``           ``(|x| ey + |y| ex) / (|y| (|y| - ey))``; an error where ``|y| <= ey``
-``sqrt x``          the larger deviation of ``sqrt(x ± ex)``, clipped at zero; an error where ``x + ex < 0``
-``exp x, log x``    ``exp(x) (exp(ex) - 1)``, ``-log(1 - ex / x)``; log is an error where ``x <= ex``
-``sin x, cos x``    ``min(ex, 2)``
-``distance``        ``hypot(ex, ey)`` of the coordinates' differences; its square ``2 d e + e^2``
 ==================  =============================================================================================
+
+Functions have rules of their own (:mod:`pulse.operators.functions`).
 
 The rounding of each operation is added (:mod:`pulse.kernels.rounding`): for a sum its exact rounding error, zero where the sum
 is exact; for others a unit in the last place of the result, or a few for a function.
@@ -19,28 +17,28 @@ is exact; for others a unit in the last place of the result, or a few for a func
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray
-from pulse.core.certainty import ABSENT
+from pulse.core.certainty import ABSENT, CertaintyArray
 from pulse.core.decimals import as_doubles
-from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative
+from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, number_of
+from pulse.core.fold import Domain
 from pulse.core.schema import Role
 from pulse.kernels.buffer_pool import recycled
-from pulse.kernels.polynomial.lift import NEGATIVE_UNITS, UNIT
-from pulse.kernels.rounding import FUNCTION, GROWN, errors_of
+from pulse.kernels.rounding import errors_of
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError, MissingValueError, OperandError
-from pulse.operators.expressions.plane_distortion import distance_error, distortion
+from pulse.operators.functions.registry import rules_of
 
 Number = tuple[Any, Any]
 """A value and the bound of its error: each one float, or one per sample."""
 
 
-class Numbers:
+class Numbers(Domain[Number]):
     """An evaluator of expressions on the samples of one arc; equal parts are evaluated once."""
 
     def __init__(self, samples: Samples, operator: str, *, null: float | None = None) -> None:
@@ -50,80 +48,72 @@ class Numbers:
 
     def result(self, expression: Expression) -> tuple[FloatArray, FloatArray]:
         """Return value and bound per sample, finite where there is a sample."""
-        value, err = self.number(expression)
-        n = len(self.samples)
-        value = np.full(n, value) if np.ndim(value) == 0 else value
-        err = np.full(n, err) if np.ndim(err) == 0 else err
+        value, err = self.arrays(*self.fold(expression))
         if not isinstance(expression, Column):
             fine = np.isfinite(value)
             if not fine.all():
-                self._refuse(~fine, expression, "is beyond the range of floating-point numbers")
+                self.refuse(~fine, expression, "is beyond the range of floating-point numbers")
                 value = np.where(fine, value, 0.0)
         return value, err
 
-    def number(self, expression: Expression) -> Number:
+    def fold(self, e: Expression) -> Number:
         """Return value and bound; either may be one float for all samples."""
-        if expression not in self._cache:
+        if e not in self._cache:
             with np.errstate(all="ignore"):  # absent samples may hold any value; others are checked
-                self._cache[expression] = self._evaluate(expression)
-        return self._cache[expression]
+                self._cache[e] = super().fold(e)
+        return self._cache[e]
 
-    def _evaluate(self, expression: Expression) -> Number:
-        match expression:
-            case Constant(value) if not isinstance(value, (bool, str)):
-                return float(value), 0.0
-            case Column(name):
-                return self._column(name)
-            case Negative(operand):
-                x, ex = self.number(operand)
-                return -x, ex
-            case Arithmetic("^", base, exponent):
-                return self._power(self.number(base), exponent, expression)
-            case Arithmetic("/", left, right):
-                return self._quotient(self.number(left), self.number(right), expression)
-            case Arithmetic(op, left, right):
-                (x, ex), (y, ey) = self.number(left), self.number(right)
-                if op == "*":
-                    return self._product((x, ex), (y, ey))
-                value = _sum(x, y, np.add if op == "+" else np.subtract)
-                return value, self._errors(op, x, ex, y, ey)
-            case Function(name, arguments) if name in ("distance", "distance2"):
-                dx, dy, e = self.offsets(arguments)
-                size = np.hypot(dx, dy)
-                if expression.plane is not None:
-                    e = distance_error(e, size, self.distortion(expression)) * GROWN
-                if name == "distance":
-                    return size, e + FUNCTION * size
-                square = dx * dx + dy * dy
-                return square, (2.0 * size + e) * e * GROWN + FUNCTION * square
-            case Function(name, (argument,)):
-                return self._function(name, self.number(argument), expression)
-        raise OperandError(f"{self.operator}: expected a number, got {expression}")
+    def magnitude_of(self, e: Expression) -> Any:
+        """Return the largest absolute value within the bound."""
+        value, err = self.fold(e)
+        return np.abs(value) + err
 
-    def offsets(self, arguments: Sequence[Expression]) -> tuple[Any, Any, Any]:
-        """Return the differences of a distance's coordinates, and the bound of the distance's error."""
-        (x1, a1), (y1, b1), (x2, a2), (y2, b2) = (self.number(one) for one in arguments)
-        err = np.hypot(self._errors("-", x1, a1, x2, a2), self._errors("-", y1, b1, y2, b2))
-        return x1 - x2, y1 - y2, err * GROWN
+    def arrays(self, *numbers: Any) -> Any:
+        """Return numbers with an entry for each sample."""
+        n = len(self.samples)
+        return [np.full(n, x, np.float64) if np.ndim(x) == 0 else x for x in numbers]
 
-    def distortion(self, distance: Function) -> Any:
-        """Return the relative error of a distance due to the plane of its positions; 0 without one."""
-        if distance.plane is None:
-            return 0.0
-        spans = [(value, value) for value, _ in map(self.number, distance.arguments)]
-        return distortion(distance.plane, spans[0::2], spans[1::2])
+    def always(self, value: bool) -> CertaintyArray:
+        """Return how certainly something holds that is always true, or never."""
+        return self.samples.certainty.copy() if value else np.zeros(len(self.samples), np.uint8)
 
-    def _errors(self, op: str, x: Any, ex: Any, y: Any, ey: Any) -> Any:
+    def constant(self, e: Constant) -> Number:
+        value = number_of(e)
+        return self.other(e) if value is None else (float(value), 0.0)
+
+    def negative(self, e: Negative, operand: Number) -> Number:
+        x, ex = operand
+        return -x, ex
+
+    def arithmetic(self, e: Arithmetic, left: Number, right: Number) -> Number:
+        match e.op:
+            case "^":
+                return self._power(left, right, e)
+            case "/":
+                return self._quotient(left, right, e)
+            case "*":
+                return self._product(left, right)
+        (x, ex), (y, ey) = left, right
+        return _sum(x, y, np.add if e.op == "+" else np.subtract), self.errors(e.op, x, ex, y, ey)
+
+    def function(self, e: Function, arguments: Sequence[Number]) -> Number:
+        return rules_of(e).samples(self, e, arguments)
+
+    def other(self, e: Expression) -> NoReturn:
+        raise OperandError(f"{self.operator}: expected a number, got {e}")
+
+    def errors(self, op: str, x: Any, ex: Any, y: Any, ey: Any) -> Any:
+        """Return the bound of ``x op y``, its rounding included."""
         if any(map(np.ndim, (x, ex, y, ey))):
             return errors_of(op, x, ex, y, ey, len(self.samples))
         return float(errors_of(op, x, ex, y, ey, 1)[0])
 
     def _product(self, a: Number, b: Number) -> Number:
         (x, ex), (y, ey) = a, b
-        return x * y, self._errors("*", x, ex, y, ey)
+        return x * y, self.errors("*", x, ex, y, ey)
 
-    def _column(self, name: str) -> Number:
-        samples = self.samples
+    def column(self, e: Column) -> Number:
+        samples, name = self.samples, e.name
         role = samples.columns.role(name)
         if role is Role.MODELLED:
             return samples.values[name], samples.err[name]
@@ -147,14 +137,14 @@ class Numbers:
                 f"filter such rows away first, by a comparison of '{name}'"
             )
 
-    def _refuse(self, bad: Any, expression: Expression, why: str) -> None:
+    def refuse(self, bad: Any, expression: Expression, why: str) -> None:
         """Raise if ``bad`` holds for any sample that is not ABSENT."""
         wrong = np.flatnonzero(np.broadcast_to(bad, len(self.samples)) & (self.samples.certainty != ABSENT))
         if len(wrong):
             raise DomainError(f"{self.operator}: {expression} {why} for {self.samples.where(int(wrong[0]))}")
 
-    def _power(self, base: Number, exponent: Expression, expression: Expression) -> Number:
-        n, _ = self.number(exponent)
+    def _power(self, base: Number, exponent: Number, expression: Expression) -> Number:
+        n, _ = exponent
         if np.ndim(n) or n < 0 or n != int(n):
             raise OperandError(
                 f"{self.operator}: {expression}: expected a whole number, 0 or more, as the power; "
@@ -167,88 +157,23 @@ class Numbers:
             result = self._product(result, base)
         return result
 
-    def _with_rounding(self, x: Any, e: Any, expression: Expression) -> Any:
-        """Widen the bound of a root's operand by its rounding where it is below zero.
-
-        A variance of equal values is a difference of large numbers, and zero only up to their rounding.
-        """
-        assert isinstance(expression, Function)
-        if not np.any(x + e < 0.0):
-            return e
-        return np.where(x < 0.0, e + NEGATIVE_UNITS * UNIT * self._size_of_terms(expression.arguments[0]), e)
-
-    def _size_of_terms(self, expression: Expression) -> Any:
-        """Bound the sum of the absolute terms of an expression, which its rounding is proportional to."""
-        match expression:
-            case Negative(operand):
-                return self._size_of_terms(operand)
-            case Arithmetic("+" | "-", left, right):
-                return self._size_of_terms(left) + self._size_of_terms(right)
-            case Arithmetic("*", left, right):
-                return self._size_of_terms(left) * self._size_of_terms(right)
-            case Arithmetic("/", left, Constant() as right):
-                return self._size_of_terms(left) / np.abs(self.number(right)[0])
-            case Arithmetic("^", base, exponent):
-                return self._size_of_terms(base) ** self.number(exponent)[0]
-        value, err = self.number(expression)
-        return np.abs(value) + err
-
     def _quotient(self, left: Number, right: Number, expression: Expression) -> Number:
         (x, ex), (y, ey) = left, right
         if np.ndim(y) == 0 and y == 0.0:
             raise DomainError(f"{self.operator}: {expression} divides by zero")
         size = np.abs(y)
         if np.ndim(y):
-            self._refuse(
+            self.refuse(
                 size <= ey,
                 expression,
                 "divides by a value that may be zero within its error bound (filter it away from zero first)",
             )
-        return x / y, self._errors("/", x, ex, y, ey)
-
-    def _function(self, name: str, argument: Number, expression: Expression) -> Number:
-        x, e = argument
-        match name:
-            case "abs":
-                return np.abs(x), e
-            case "sqrt":
-                e = self._with_rounding(x, e, expression)
-                self._refuse(
-                    x + e < 0.0,
-                    expression,
-                    "is the root of a value below zero by more than its error bound (filter it away first: … >= 0)",
-                )
-                root = np.sqrt(np.maximum(x, 0.0))
-                above = np.maximum(np.sqrt(np.maximum(x + e, 0.0)) - root, 0.0)
-                return root, np.maximum(above, _below(root, x, e)) * GROWN + FUNCTION * root
-            case "exp":
-                value = np.exp(x)
-                return value, value * (np.expm1(e) * GROWN + FUNCTION)
-            case "log":
-                self._refuse(
-                    (x <= e),
-                    expression,
-                    "is the logarithm of a value that may be zero or less within its error bound",
-                )
-                value = np.log(x)
-                return value, FUNCTION * np.abs(value) - np.log1p(-e / x) * (1.0 + FUNCTION)
-            case "sin" | "cos":
-                value = (np.sin if name == "sin" else np.cos)(x)
-                return value, np.minimum(e, 2.0) + FUNCTION * np.abs(value)
-        raise OperandError(f"{self.operator}: there is no function '{name}'")
+        return x / y, self.errors("/", x, ex, y, ey)
 
 
 def _sum(x: Any, y: Any, of: np.ufunc) -> Any:
     """Add or subtract; arrays go into pooled buffers, since they are large and short-lived."""
     return of(x, y, out=recycled(len(x))) if np.ndim(x) and np.ndim(y) else of(x, y)
-
-
-def _below(root: Any, x: Any, e: Any) -> Any:
-    """Compute ``sqrt(x) - sqrt(x - e)``, or ``sqrt(x)`` where ``x < e``, without cancellation."""
-    low = np.sqrt(np.maximum(x - e, 0.0))
-    return np.where(
-        x >= e, np.divide(e, root + low, where=root + low > 0.0, out=np.zeros(np.shape(root))), root
-    )
 
 
 def numbers_of(samples: Samples, name: str, operator: str) -> FloatArray:

@@ -1,15 +1,13 @@
 """Evaluate expressions over a relation: polynomial arithmetic with certified bounds (semantics 3.3, 4.2).
 
 Every operand is a number or the name of a model of the working relation, whose hidden columns (``#1``, ``#2``, …) hold
-intermediate results. So operations that cut rows finer (``abs``, and functions that leave the polynomials,
-:mod:`pulse.operators.expressions.lifting`) cut all columns alike.
+intermediate results. So operations that cut rows finer (functions, :mod:`pulse.operators.functions`) cut all columns alike.
 
 ================== ===============================================================================================
 ``x + y, x - y``   ``ex + ey``; drifts add as well
 ``a x, x / a``     ``|a| ex``, for a number ``a``; the drift too
 ``x y``            ``|x| ey + |y| ex + ex ey``, with the largest ``|x|`` and ``|y|`` of the row's range
 ``x ^ n``          ``(|x| + ex)^n - |x|^n``
-``distance2``      as the sum of two squares
 ================== ===============================================================================================
 
 To each of these the rounding of the operation itself is added, and that of evaluating its result (:mod:`pulse.kernels.rounding`);
@@ -25,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -38,18 +37,19 @@ from pulse.core.expression import (
     Elapsed,
     Expression,
     Function,
-    Instant,
     Negative,
-    Parameter,
+    number_of,
 )
+from pulse.core.fold import Domain
 from pulse.core.schema import Role
 from pulse.kernels.polynomial.arithmetic import add, multiply, subtract
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, evaluation, magnitudes, sum_rounding, underflow
 from pulse.operators.data.grouping import about_own_start
 from pulse.operators.data.relation import Relation
-from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
-from pulse.operators.expressions.plane_distortion import distance_error, distortion
+from pulse.operators.errors import DomainError, MissingValueError, OperandError
+from pulse.operators.functions.reciprocal import reciprocal
+from pulse.operators.functions.registry import rules_of
 
 Operand = float | str
 """A number, or the name of a model (possibly hidden) of the working relation."""
@@ -64,7 +64,7 @@ def compute(relation: Relation, outputs: Sequence[tuple[str, Expression]]) -> Re
     column of such a name is replaced after all expressions have been evaluated on its old values.
     """
     work = Evaluation(relation)
-    named = [(name, work.as_model(work.operand(expression))) for name, expression in outputs]
+    named = [(name, work.as_model(work.fold(expression))) for name, expression in outputs]
     done = work.relation
     models, err, drift = without_hidden(done)
     for name, source in named:
@@ -90,7 +90,7 @@ def without_hidden(
     )
 
 
-class Evaluation:
+class Evaluation(Domain[Operand]):
     """A working relation: evaluating expressions adds hidden columns and may cut rows finer."""
 
     def __init__(
@@ -157,43 +157,53 @@ class Evaluation:
         n = len(self.relation)
         return self.add(np.full((n, 1), operand), np.zeros(n), np.zeros(n))
 
+    def magnitude(self, name: str) -> FloatArray:
+        """Return per row the sum of a model's terms at their largest, which roundings are proportional to."""
+        return magnitudes(self.relation.models[name], self.relation.lo, self.relation.hi)
+
+    def magnitude_of(self, e: Expression) -> FloatArray | float:
+        """Return the magnitude of an expression, its error included."""
+        found = self.fold(e)
+        return abs(found) if isinstance(found, float) else self.magnitude(found) + self.relation.err[found]
+
     # -- expressions ----------------------------------------------------------------------------------------
 
-    def operand(self, expression: Expression) -> Operand:
+    def fold(self, e: Expression) -> Operand:
         """Evaluate an expression; equal parts are evaluated once."""
-        if expression not in self._cache:
+        if e not in self._cache:
             with np.errstate(over="ignore", invalid="ignore"):  # `add` checks for values that are not finite
-                self._cache[expression] = self._evaluate(expression)
-        return self._cache[expression]
+                self._cache[e] = super().fold(e)
+        return self._cache[e]
 
-    def _evaluate(self, expression: Expression) -> Operand:
-        assert not isinstance(expression, Parameter), f"parameter {expression} was not bound"
-        match expression:
-            case Constant(bool() | str()) | Instant():
-                raise OperandError(f"{self.operator}: expected a number, got {expression}")
-            case Constant(value):
-                return float(value)
-            case Column(name):
-                return self._column(name)
-            case Elapsed():
-                assert ELAPSED in self.relation.models, "elapsed time occurs outside a MODEL clause"
-                return ELAPSED
-            case Negative(operand):
-                return self.scaled(self.operand(operand), -1.0)
-            case Arithmetic("^", base, exponent):
-                return self._power(self.operand(base), exponent, expression)
-            case Arithmetic("/", left, right):
-                return self._quotient(self.operand(left), self.operand(right), expression)
-            case Arithmetic("*", left, right):
-                return self.product(self.operand(left), self.operand(right))
-            case Arithmetic(op, left, right):
-                return self.sum(self.operand(left), self.operand(right), 1.0 if op == "+" else -1.0)
-            case Function(name, arguments):
-                return self._function(name, [self.operand(one) for one in arguments], expression)
-        raise OperandError(f"{self.operator}: expected a number, got the predicate {expression}")
+    def constant(self, e: Constant) -> Operand:
+        value = number_of(e)
+        return self.other(e) if value is None else float(value)
 
-    def _column(self, name: str) -> Operand:
-        relation = self.relation
+    def elapsed(self, e: Elapsed) -> Operand:
+        assert ELAPSED in self.relation.models, "elapsed time occurs outside a MODEL clause"
+        return ELAPSED
+
+    def negative(self, e: Negative, operand: Operand) -> Operand:
+        return self.scaled(operand, -1.0)
+
+    def arithmetic(self, e: Arithmetic, left: Operand, right: Operand) -> Operand:
+        match e.op:
+            case "^":
+                return self._power(left, right, e)
+            case "/":
+                return self._quotient(left, right, e)
+            case "*":
+                return self.product(left, right)
+        return self.sum(left, right, 1.0 if e.op == "+" else -1.0)
+
+    def function(self, e: Function, arguments: Sequence[Operand]) -> Operand:
+        return rules_of(e).segments(self, e, arguments)
+
+    def other(self, e: Expression) -> NoReturn:
+        raise OperandError(f"{self.operator}: expected a number, got {e}")
+
+    def column(self, e: Column) -> Operand:
+        relation, name = self.relation, e.name
         role = relation.columns.role(name)
         if role is Role.MODELLED:
             return name
@@ -281,7 +291,7 @@ class Evaluation:
         relation = self.relation
         ea, eb = relation.err[a], relation.err[b]
         c = multiply(relation.models[a], relation.models[b])
-        ma, mb = self._magnitude(a), self._magnitude(b)
+        ma, mb = self.magnitude(a), self.magnitude(b)
         err = TERM * c.shape[1] * ma * mb
         some = (ma + ea > 0.0) & (mb + eb > 0.0)
         err += underflow(ma * mb, some, c.shape[1], relation.lo, relation.hi)
@@ -289,12 +299,7 @@ class Evaluation:
             err += (self.sizes(a) * eb + self.sizes(b) * ea + ea * eb) * GROWN
         return self.add(c, err)
 
-    def _magnitude(self, name: str) -> FloatArray:
-        """Return per row the sum of a model's terms at their largest, which roundings are proportional to."""
-        return magnitudes(self.relation.models[name], self.relation.lo, self.relation.hi)
-
-    def _power(self, base: Operand, exponent: Expression, expression: Expression) -> Operand:
-        n = self.operand(exponent)
+    def _power(self, base: Operand, n: Operand, expression: Expression) -> Operand:
         if not isinstance(n, float) or n < 0 or n != int(n):
             raise OperandError(
                 f"{self.operator}: {expression}: expected a whole number, 0 or more, as the power; "
@@ -311,7 +316,7 @@ class Evaluation:
         e = self.relation.err[base]
         for _ in range(int(n) - 1):
             c = multiply(c, power)
-        size = self._magnitude(base)
+        size = self.magnitude(base)
         err = TERM * n * c.shape[1] * size**n
         err += n * underflow(size**n, size + e > 0.0, c.shape[1], self.relation.lo, self.relation.hi)
         if e.any():
@@ -328,55 +333,7 @@ class Evaluation:
                 return a / b
             share = 1.0 / abs(b)
             return self._scaled(a, self.relation.models[a] / b, share, share, exact=_is_power_of_two(abs(b)))
-        from pulse.operators.expressions.lifting import reciprocal
-
         return self.product(a, reciprocal(self, b, expression))
-
-    def _function(self, name: str, arguments: list[Operand], expression: Expression) -> Operand:
-        from pulse.operators.expressions import lifting
-
-        if name in ("distance", "distance2"):
-            dx = self.as_model(self.sum(arguments[0], arguments[2], -1.0))
-            dy = self.as_model(self.sum(arguments[1], arguments[3], -1.0))
-            if name == "distance2":
-                made = self.sum(self.product(dx, dx), self.product(dy, dy))
-            else:
-                made = lifting.distance(self, dx, dy, expression)
-            return self._distorted(made, expression, arguments)
-        if name not in lifting.FUNCTIONS:
-            known = ", ".join((*lifting.FUNCTIONS, "distance", "distance2"))
-            raise OperatorError(f"{self.operator}: there is no function '{name}'; there are {known}")
-        return lifting.FUNCTIONS[name](self, self.as_model(arguments[0]), expression)
-
-    def _distorted(self, made: Operand, expression: Expression, ends: list[Operand]) -> Operand:
-        """Widen the error of a distance, or of its square, by the distortion of the plane of its positions."""
-        assert isinstance(expression, Function)
-        if expression.plane is None:
-            return made
-        name = self.as_model(made)
-        share = self.distortion(expression, ends)
-        share = distance_error(0.0, 1.0, share)  # relative to the distance
-        if expression.name == "distance2":
-            share = (2.0 + share) * share
-        err, size = self.relation.err[name], self.sizes(name)
-        return self.add(self.relation.models[name], (err + share * (size + err)) * GROWN)
-
-    def distortion(self, distance: Function, ends: list[Operand]) -> FloatArray:
-        """Return per row the relative error of a distance due to the plane of its coordinates; 0 without one."""
-        if distance.plane is None:
-            return np.zeros(len(self.relation))
-        spans = [self.values(one) if isinstance(one, str) else (one, one) for one in ends]
-        return np.broadcast_to(distortion(distance.plane, spans[0::2], spans[1::2]), len(self.relation))
-
-    def squares(self, dx: str, dy: str) -> str:
-        """Compute ``dx^2 + dy^2`` of the models alone, bounding only its rounding; the caller bounds the distance itself."""
-        self.near()
-        x, y = self.relation.models[dx], self.relation.models[dy]
-        c = add(multiply(x, x), multiply(y, y))
-        mx, my = self._magnitude(dx), self._magnitude(dy)
-        size, relation = mx**2 + my**2, self.relation
-        lost = underflow(size, mx + my > 0.0, c.shape[1], relation.lo, relation.hi)
-        return self.add(c, TERM * (c.shape[1] + 1) * size + 2.0 * lost)
 
 
 def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:

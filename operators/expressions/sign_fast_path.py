@@ -10,25 +10,21 @@ may be undecided::
     D =  0    absent    possible  possible  absent
     D != 0    certain   likely    likely    certain
 
-This covers comparisons of modelled attributes with numbers and with each other, and of distances with numbers; all other
-predicates are undecided.
+This covers comparisons of modelled attributes with numbers and with each other, and of functions that have bands of their own
+with numbers; all other predicates are undecided.
 """
 
 from __future__ import annotations
-
-from typing import TypeGuard
 
 import numpy as np
 
 from pulse.core.arrays import FloatArray
 from pulse.core.certainty import ABSENT, CERTAIN, LIKELY, POSSIBLE, CertaintyArray
-from pulse.core.expression import FLIPPED, And, Column, Comparison, Constant, Expression, Function, Or
-from pulse.kernels.polynomial.arithmetic import subtract
-from pulse.kernels.polynomial.extrema import bounds
-from pulse.kernels.polynomial.sign_bands import bands_about, bands_between, bands_of_distance
+from pulse.core.expression import Column, Comparison, Expression, Function, number_of
+from pulse.kernels.polynomial.sign_bands import bands_about, bands_between
 from pulse.operators.data.relation import Relation
-from pulse.operators.expressions.plane_distortion import distortion
-from pulse.operators.expressions.solve import positive
+from pulse.operators.expressions.predicates import Truth, positive
+from pulse.operators.functions.registry import rules_of
 
 UNDECIDED = 255
 
@@ -46,30 +42,16 @@ _OF_BANDS = {relation: np.array(codes, np.uint8) for relation, codes in _CODES.i
 
 
 def classify(relation: Relation, predicate: Expression) -> CertaintyArray | None:
-    """Classify per row how certainly a predicate without NOT holds on the whole row, or UNDECIDED; None if all rows are.
+    """Classify per row how certainly a predicate holds on the whole row, or UNDECIDED; None if all rows are.
 
     The row's own certainty plays no part.
     """
-    match predicate:
-        case Comparison():
-            return _compared(relation, predicate)
-        case Constant(bool() as value):
-            return np.full(len(relation), CERTAIN if value else ABSENT, np.uint8)
-        case And(operands) | Or(operands):
-            parts = [classify(relation, one) for one in operands]
-            if all(part is None for part in parts):
-                return None
-            join = _both if isinstance(predicate, And) else _either
-            total = np.full(len(relation), CERTAIN if isinstance(predicate, And) else ABSENT, np.uint8)
-            for part in parts:
-                total = join(total, np.full(len(relation), UNDECIDED, np.uint8) if part is None else part)
-            return total
-    return None
+    return _Classes(relation).fold(positive(predicate))
 
 
 def possible_rows(relation: Relation, predicate: Expression) -> Relation:
     """Drop rows on which the predicate holds nowhere for any truth, if there are enough of them to justify a copy."""
-    codes = classify(relation, positive(predicate))
+    codes = classify(relation, predicate)
     if codes is None:
         return relation
     rows = np.flatnonzero(codes != ABSENT)
@@ -88,53 +70,43 @@ def _either(a: CertaintyArray, b: CertaintyArray) -> CertaintyArray:
     return most
 
 
-def _compared(relation: Relation, comparison: Comparison) -> CertaintyArray | None:
-    left, right, form = comparison.left, comparison.right, comparison.relation
-    if not isinstance(left, Column):
-        left, right, form = right, left, FLIPPED[form]
-    modelled = relation.columns.modelled
-    if not isinstance(left, Column) and isinstance(right, Function):
-        left, right, form = right, left, FLIPPED[form]
-    if isinstance(left, Function) and left.name in ("distance", "distance2") and _is_number(right):
-        return _distance(relation, left, form, float(right.value))
-    if not isinstance(left, Column) or left.name not in modelled:
-        return None
-    c, err = relation.models[left.name], relation.err[left.name]
-    bands: CertaintyArray
-    if _is_number(right):
-        bands = bands_about(c, relation.lo, relation.hi, err, float(right.value))
-    elif isinstance(right, Column) and right.name in modelled:
-        error: FloatArray = err + relation.err[right.name]
-        bands = bands_between(c, relation.models[right.name], relation.lo, relation.hi, error)
-    else:
-        return None
-    codes: CertaintyArray = _OF_BANDS[form].take(bands)
-    return codes
+class _Classes(Truth[CertaintyArray | None]):
+    """Certainties of whole rows; None where all are undecided."""
 
+    def __init__(self, relation: Relation) -> None:
+        self._relation = relation
 
-def _distance(relation: Relation, function: Function, form: str, given: float) -> CertaintyArray | None:
-    """Compare a distance of positions with a number; each coordinate is an attribute or a number."""
-    square = given if function.name == "distance2" else given * abs(given)
-    sides = [_coordinate(relation, one) for one in function.arguments]
-    if not 0.0 <= square < np.inf or any(side is None for side in sides):
-        return None
-    (x1, ex1), (y1, ey1), (x2, ex2), (y2, ey2) = (side for side in sides if side is not None)
-    err = np.hypot(ex1 + ex2, ey1 + ey2)
-    if function.plane is not None:
-        spans = [bounds(c, relation.lo, relation.hi)[:2] for c in (x1, y1, x2, y2)]
-        err = err + distortion(function.plane, spans[0::2], spans[1::2]) * np.sqrt(square)
-    bands = bands_of_distance(subtract(x1, x2), subtract(y1, y2), relation.lo, relation.hi, err, square)
-    codes: CertaintyArray = _OF_BANDS[form].take(bands)
-    return codes
+    def always(self, value: bool) -> CertaintyArray:
+        return np.full(len(self._relation), CERTAIN if value else ABSENT, np.uint8)
 
+    def both(self, a: CertaintyArray | None, b: CertaintyArray | None) -> CertaintyArray | None:
+        return None if a is None and b is None else _both(self._known(a), self._known(b))
 
-def _coordinate(relation: Relation, expression: Expression) -> tuple[FloatArray, FloatArray] | None:
-    if isinstance(expression, Column) and expression.name in relation.columns.modelled:
-        return relation.models[expression.name], relation.err[expression.name]
-    if _is_number(expression):
-        return np.full((len(relation), 1), float(expression.value)), np.zeros(len(relation))
-    return None
+    def either(self, a: CertaintyArray | None, b: CertaintyArray | None) -> CertaintyArray | None:
+        return None if a is None and b is None else _either(self._known(a), self._known(b))
 
+    def _known(self, codes: CertaintyArray | None) -> CertaintyArray:
+        return np.full(len(self._relation), UNDECIDED, np.uint8) if codes is None else codes
 
-def _is_number(expression: Expression) -> TypeGuard[Constant]:
-    return isinstance(expression, Constant) and not isinstance(expression.value, (bool, str))
+    def comparison(self, e: Comparison) -> CertaintyArray | None:
+        turned = e.with_constant_last
+        bands = self._bands(turned.left, turned.right)
+        return None if bands is None else _OF_BANDS[turned.relation].take(bands)
+
+    def _bands(self, left: Expression, right: Expression) -> CertaintyArray | None:
+        relation, level = self._relation, number_of(right)
+        modelled = relation.columns.modelled
+        bands: CertaintyArray
+        if isinstance(left, Function) and level is not None:
+            return rules_of(left).bands(relation, left, float(level))
+        if not isinstance(left, Column) or left.name not in modelled:
+            return None
+        c, err = relation.models[left.name], relation.err[left.name]
+        if level is not None:
+            bands = bands_about(c, relation.lo, relation.hi, err, float(level))
+        elif isinstance(right, Column) and right.name in modelled:
+            error: FloatArray = err + relation.err[right.name]
+            bands = bands_between(c, relation.models[right.name], relation.lo, relation.hi, error)
+        else:
+            return None
+        return bands

@@ -12,9 +12,12 @@ from pulse.core.expression import (
     Expression,
     Function,
     Or,
+    in_order,
     renamed,
     transform,
 )
+from pulse.operators.functions.absolute import either_sign
+from pulse.operators.functions.registry import rules_of
 
 Renaming = dict[str, str]
 """Renaming of columns in another plan."""
@@ -23,7 +26,7 @@ Renaming = dict[str, str]
 def normal(expression: Expression) -> Expression:
     """Order the operands of commutative operations.
 
-    These are sums, products, distances (on each axis, and the axes), absolute values and even powers of differences,
+    These are sums, products, even powers of differences, functions that do not depend on an order of their arguments,
     comparisons either way round, and connectives. Nothing is reassociated: expressions with one normal form have one value, to
     the last bit.
 
@@ -40,32 +43,20 @@ def normal(expression: Expression) -> Expression:
 def _ordered(e: Expression) -> Expression:
     match e:
         case Arithmetic("*", Arithmetic("-") as left, right) if left == right:
-            turned = _either_sign(left)
+            turned = either_sign(left)
             return Arithmetic("*", turned, turned)
         case Arithmetic("+" | "*" as op, left, right):
-            return Arithmetic(op, *_sorted(left, right))
+            return Arithmetic(op, *in_order(left, right))
         case Arithmetic("^", base, Constant(int() as exponent) as power) if exponent % 2 == 0:
-            return Arithmetic("^", _either_sign(base), power)
-        case Function("abs", (inner,)):
-            return Function("abs", (_either_sign(inner),))
-        case Function("distance" | "distance2" as name, (x1, y1, x2, y2)):
-            (a, b), (c, d) = sorted((_sorted(x1, x2), _sorted(y1, y2)), key=repr)
-            return Function(name, (a, c, b, d))
+            return Arithmetic("^", either_sign(base), power)
+        case Function():
+            return rules_of(e).ordered(e)
         case Comparison(relation, left, right):
-            first, second = _sorted(left, right)
+            first, second = in_order(left, right)
             return e if (first, second) == (left, right) else Comparison(FLIPPED[relation], first, second)
         case And(operands) | Or(operands):
-            return type(e)(_sorted(*operands))
+            return type(e)(in_order(*operands))
     return e
-
-
-def _either_sign(e: Expression) -> Expression:
-    """Order a difference of which only the size counts."""
-    return Arithmetic("-", *_sorted(e.left, e.right)) if isinstance(e, Arithmetic) and e.op == "-" else e
-
-
-def _sorted(*operands: Expression) -> tuple[Expression, ...]:
-    return tuple(sorted(operands, key=repr))
 
 
 def called(expression: Expression, names: Renaming) -> Expression:

@@ -12,10 +12,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -33,10 +33,14 @@ from pulse.core.expression import (
     Expression,
     Function,
     Negative,
+    Parameter,
     columns_of,
+    number_of,
 )
+from pulse.core.fold import Domain
 from pulse.core.time import LIMIT, parse_duration
 from pulse.kernels.fit.truth_intervals import TRUTHS
+from pulse.operators.functions.registry import rules_of
 
 HIGHEST_DEGREE = 5
 POLICIES = ("hold", "trend")
@@ -225,7 +229,7 @@ def expand(expression: Expression, columns: Mapping[str, Any], name: str) -> Ter
     {0: array([5.]), 1: array([2.])}
     """
     with np.errstate(all="ignore"):
-        terms = _expand(expression, columns, name)
+        terms = _Expansion(columns, name).fold(expression)
     if max(terms, default=0) > HIGHEST_DEGREE:
         raise PredictSpecError(
             f"MODEL {name} = {expression}: degree {max(terms)} in t; expected at most {HIGHEST_DEGREE}"
@@ -233,47 +237,59 @@ def expand(expression: Expression, columns: Mapping[str, Any], name: str) -> Ter
     return terms
 
 
-def _expand(expression: Expression, columns: Mapping[str, Any], name: str) -> Terms:
-    match expression:
-        case Column(column):
-            if column not in columns:
-                raise unknown_column(column, columns, f"MODEL {name}")
-            return {0: columns[column]}
-        case Constant(value) if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return {0: float(value)} if value != 0 else {}
-        case Elapsed():
-            return {1: 1.0}
-        case Negative(operand):
-            return {power: -term for power, term in _expand(operand, columns, name).items()}
-        case Arithmetic("^", base, Constant(power)) if power in range(64):
-            return _power(_expand(base, columns, name), int(power), expression, name)
-        case Arithmetic(op, left, right) if op in "+-*/":
-            a, b = _expand(left, columns, name), _expand(right, columns, name)
-            if op == "*":
-                return _product(a, b)
-            if op == "/":
-                return _quotient(a, b, expression, name)
-            return _sum(a, b if op == "+" else {power: -term for power, term in b.items()})
-        case Function(function, arguments):
-            operands = [_expand(argument, columns, name) for argument in arguments]
-            if all(max(operand, default=0) == 0 for operand in operands):
-                return {0: _FUNCTIONS[function](*(operand.get(0, 0.0) for operand in operands))}
-    raise PredictSpecError(
-        f"MODEL {name}: '{expression}' is not a polynomial in t; models consist of attributes, numbers and t with "
-        "+, -, *, whole powers, and division by and functions of terms without t"
-    )
+class _Expansion(Domain[Terms]):
+    """Polynomials in the elapsed time, of a formula for attribute ``name``."""
+
+    def __init__(self, columns: Mapping[str, Any], name: str) -> None:
+        self._columns, self._name = columns, name
+
+    def column(self, e: Column) -> Terms:
+        if e.name not in self._columns:
+            raise unknown_column(e.name, self._columns, f"MODEL {self._name}")
+        return {0: self._columns[e.name]}
+
+    def constant(self, e: Constant) -> Terms:
+        value = number_of(e)
+        if value is None:
+            return self.other(e)
+        return {0: float(value)} if value else {}
+
+    def elapsed(self, e: Elapsed) -> Terms:
+        return {1: 1.0}
+
+    def negative(self, e: Negative, operand: Terms) -> Terms:
+        return _negative(operand)
+
+    def arithmetic(self, e: Arithmetic, left: Terms, right: Terms) -> Terms:
+        power = number_of(e.right)
+        match e.op:
+            case "^" if power is not None and power in range(64):
+                return _power(left, int(power), e, self._name)
+            case "*":
+                return _product(left, right)
+            case "/":
+                return _quotient(left, right, e, self._name)
+            case "+" | "-":
+                return _sum(left, right if e.op == "+" else _negative(right))
+        return self.other(e)
+
+    def function(self, e: Function, arguments: Sequence[Terms]) -> Terms:
+        if any(max(one, default=0) > 0 for one in arguments):
+            return self.other(e)
+        return {0: rules_of(e).of_arrays(*(one.get(0, 0.0) for one in arguments))}
+
+    def parameter(self, e: Parameter) -> Terms:
+        return self.other(e)
+
+    def other(self, e: Expression) -> NoReturn:
+        raise PredictSpecError(
+            f"MODEL {self._name}: '{e}' is not a polynomial in t; models consist of attributes, numbers and t with "
+            "+, -, *, whole powers, and division by and functions of terms without t"
+        )
 
 
-_FUNCTIONS: dict[str, Any] = {
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "log": np.log,
-    "sin": np.sin,
-    "cos": np.cos,
-    "distance": lambda x, y, u, v: np.hypot(x - u, y - v),
-    "distance2": lambda x, y, u, v: (x - u) ** 2 + (y - v) ** 2,
-}
+def _negative(a: Terms) -> Terms:
+    return {power: -term for power, term in a.items()}
 
 
 def _sum(a: Terms, b: Terms) -> Terms:

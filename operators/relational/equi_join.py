@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,26 +22,29 @@ from pulse.core.columns import Columns
 from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.core.expression import (
     FLIPPED,
-    And,
     Arithmetic,
     Column,
     Comparison,
     Constant,
+    Elapsed,
     Expression,
     Function,
+    Instant,
     Negative,
-    Not,
-    Or,
+    Parameter,
     all_of,
     columns_of,
     conjuncts,
     walk,
 )
+from pulse.core.fold import Domain
 from pulse.kernels.instants import MICROSECONDS
 from pulse.kernels.pieces.align import Cells, Pieces, align_pair, coefficients_at
 from pulse.kernels.rounding import shift_rounding
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.predicates import Truth, positive
+from pulse.operators.functions.registry import rules_of
 
 _CHUNK = 1 << 18  # pairs whose keys are compared in one call: a few megabytes of keys
 
@@ -180,6 +183,7 @@ def split_condition(condition: Expression, left: Columns, right: Columns) -> tup
     """Split a join's condition into the conjuncts that keys alone decide, and the rest.
 
     >>> columns = [Columns(((f"{alias}.id", pa.string()),), (f"{alias}.x",)) for alias in "RS"]
+    >>> from pulse.core.expression import And
     >>> unlike = Comparison("!=", Column("R.id"), Column("S.id"))
     >>> [str(one) for one in split_condition(And((unlike, Comparison("<", Column("R.x"), Column("S.x")))), *columns)]
     ['R.id != S.id', 'R.x < S.x']
@@ -200,7 +204,7 @@ def matching_pairs(left: Relation, right: Relation, pairs: IntArray, condition: 
     for begin in range(0, len(pairs), _CHUNK):
         chunk = pairs[begin : begin + _CHUNK]
         for part in parts:
-            chunk = chunk[_Comparer(left, right, chunk).truth(part)]
+            chunk = chunk[_OfPairs(left, right, chunk).fold(positive(part))]
         matches.append(chunk)
     return np.concatenate(matches)
 
@@ -212,69 +216,73 @@ _COMPUTE: dict[str, Callable[..., Any]] = {
 }
 
 
-def _can_be_compared(node: Expression) -> bool:
-    if isinstance(node, Arithmetic):
-        return node.op in _COMPUTE
-    if isinstance(node, Function):
-        return node.name == "abs"
-    return isinstance(node, (Column, Constant, Comparison, And, Or, Not, Negative))
+def _can_be_compared(e: Expression) -> bool:
+    if isinstance(e, Arithmetic):
+        return e.op in _COMPUTE
+    if isinstance(e, Function):
+        return rules_of(e).of_keys is not None
+    return not isinstance(e, (Instant, Parameter, Elapsed))
 
 
-@dataclass(frozen=True)
-class _Comparer:
-    """An evaluator of conditions on the keys of pairs of groups."""
+class _KeyValues(Domain[Any]):
+    """Values of the keys of pairs of groups, in their own types."""
 
-    left: Relation
-    right: Relation
-    pairs: IntArray
+    def __init__(self, left: Relation, right: Relation, pairs: IntArray) -> None:
+        self._left, self._right, self._pairs = left, right, pairs
 
-    def truth(self, predicate: Expression) -> BoolArray:
-        truth: BoolArray
-        if isinstance(predicate, Constant):
-            truth = np.full(len(self.pairs), bool(predicate.value))
-        elif isinstance(predicate, And):
-            truth = np.logical_and.reduce([self._all(True), *map(self.truth, predicate.operands)])
-        elif isinstance(predicate, Or):
-            truth = np.logical_or.reduce([self._all(False), *map(self.truth, predicate.operands)])
-        elif isinstance(predicate, Not):
-            truth = ~self.truth(predicate.operand)
-        elif isinstance(predicate, Comparison):
-            truth = self._compared(predicate)
-        else:
-            raise ValueError(f"join: expected a condition on keys, got {predicate}")
-        return truth
+    def constant(self, e: Constant) -> Any:
+        value = e.value
+        whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**63
+        return pa.scalar(int(value) if whole else value)
 
-    def _all(self, value: bool) -> BoolArray:
-        return np.full(len(self.pairs), value)
+    def column(self, e: Column) -> Any:
+        side = 0 if e.name in self._left.columns.key_names else 1
+        column = _key((self._left, self._right)[side], e.name)
+        return column.take(pa.array(np.ascontiguousarray(self._pairs[:, side])))
 
-    def _compared(self, comparison: Comparison) -> BoolArray:
-        a, b, relation = self._value(comparison.left), self._value(comparison.right), comparison.relation
+    def negative(self, e: Negative, operand: Any) -> Any:
+        return self._computed(pc.negate_checked, e, operand)
+
+    def arithmetic(self, e: Arithmetic, left: Any, right: Any) -> Any:
+        return self._computed(_COMPUTE[e.op], e, left, right)
+
+    def function(self, e: Function, arguments: Sequence[Any]) -> Any:
+        compute = rules_of(e).of_keys
+        assert compute is not None
+        return self._computed(compute, e, *arguments)
+
+    def _computed(self, compute: Callable[..., Any], e: Expression, *values: Any) -> Any:
+        try:
+            return compute(*values)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as problem:
+            raise ColumnTypeError(f"join: {e}: expected numbers that fit an int64, got {problem}") from None
+
+
+class _OfPairs(Truth[BoolArray]):
+    """Conditions on the keys of pairs of groups."""
+
+    def __init__(self, left: Relation, right: Relation, pairs: IntArray) -> None:
+        self._pairs = len(pairs)
+        self._values = _KeyValues(left, right, pairs)
+
+    def always(self, value: bool) -> BoolArray:
+        return np.full(self._pairs, value)
+
+    def both(self, a: BoolArray, b: BoolArray) -> BoolArray:
+        return a & b
+
+    def either(self, a: BoolArray, b: BoolArray) -> BoolArray:
+        return a | b
+
+    def comparison(self, e: Comparison) -> BoolArray:
+        a, b, relation = self._values.fold(e.left), self._values.fold(e.right), e.relation
         if isinstance(a, pa.Scalar):
             a, b, relation = b, a, FLIPPED[relation]
         if isinstance(a, pa.Scalar):
-            a = pa.repeat(a, len(self.pairs))
-        a, b = _unified(a, b, str(comparison))
+            a = pa.repeat(a, self._pairs)
+        a, b = _unified(a, b, str(e))
         truth: BoolArray = COMPARE[relation](a, b).fill_null(False).to_numpy(zero_copy_only=False)
         return truth
-
-    def _value(self, expression: Expression) -> Any:
-        if isinstance(expression, Constant):
-            value = expression.value
-            whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**63
-            return pa.scalar(int(value) if whole else value)
-        if isinstance(expression, Column):
-            side = 0 if expression.name in self.left.columns.key_names else 1
-            column = _key((self.left, self.right)[side], expression.name)
-            return column.take(pa.array(np.ascontiguousarray(self.pairs[:, side])))
-        values = [self._value(part) for part in expression.parts]
-        try:
-            if isinstance(expression, Arithmetic):
-                return _COMPUTE[expression.op](*values)
-            return pc.negate_checked(*values) if isinstance(expression, Negative) else pc.abs_checked(*values)
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as e:
-            raise ColumnTypeError(
-                f"join: {expression}: expected numbers that fit an int64, got {e}"
-            ) from None
 
 
 def _key(relation: Relation, name: str) -> pa.Array:

@@ -32,7 +32,8 @@ from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.on_segments import without_hidden
 from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
-from pulse.operators.expressions.solve import Truths, positive, solve
+from pulse.operators.expressions.solution_sets import Truths
+from pulse.operators.expressions.solve import solve
 from pulse.operators.expressions.symmetry import Renaming, equal_as, swaps_of
 from pulse.operators.inversion.needs import Needs, gather, smaller
 from pulse.operators.inversion.sources import Inversion
@@ -55,7 +56,7 @@ class FilterOperator:
         """Cut rows to the solution; the certainty of a part is the smaller of the row's and the predicate's."""
         if self.predicate == TRUE:
             return relation
-        codes = classify(relation, positive(self.predicate))
+        codes = classify(relation, self.predicate)
         if codes is not None:
             short = self._decided(relation, codes)
             if short is not None:

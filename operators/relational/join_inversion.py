@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression, Function, all_of, columns_of
+from pulse.core.expression import TRUE, Comparison, Constant, Expression, all_of, columns_of
 from pulse.operators.data.relation import Relation
+from pulse.operators.functions.distance import distance_of
 from pulse.operators.inversion.max_min_fill import Legs, Limits
 from pulse.operators.inversion.needs import Needs, group_min, positions, smaller
 from pulse.operators.inversion.sources import Inversion
@@ -232,8 +233,7 @@ def _reach(near: Near) -> float:
 
 
 def _within(near: Near) -> Expression:
-    positions = tuple(Column(name) for name in (*near.left, *near.right))
-    return Comparison("<=", Function("distance", positions), Constant(_reach(near)))
+    return Comparison("<=", distance_of(near.left, near.right), Constant(_reach(near)))
 
 
 def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pulse.core.columns import Columns
-from pulse.core.expression import Column, Constant, Expression, Function, Parameter
+from pulse.core.expression import Constant, Expression, Function
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Duration
 from pulse.operators.parameters import NodePart
 
@@ -48,29 +48,11 @@ def near_by(
 
     The reach is a distance of the models: the search for possible answers adds the errors of the positions.
     """
-    points, reach = _points(value, set(left.modelled), set(right.modelled)), _reach(value, bound)
-    return None if points is None or reach is None else Near(*points, reach, window)
-
-
-def _points(
-    value: Expression, left: set[str], right: set[str]
-) -> tuple[tuple[str, str], tuple[str, str]] | None:
-    match value:
-        case Function("distance" | "distance2", (Column(x1), Column(y1), Column(x2), Column(y2))):
-            if {x1, y1} <= left and {x2, y2} <= right:
-                return (x1, y1), (x2, y2)
-            if {x1, y1} <= right and {x2, y2} <= left:
-                return (x2, y2), (x1, y1)
-    return None
-
-
-def _reach(value: Expression, bound: Expression) -> Expression | None:
-    squares = isinstance(value, Function) and value.name == "distance2"
-    if isinstance(bound, Parameter):
-        return None if squares else bound
-    if not isinstance(bound, Constant) or isinstance(bound.value, (str, bool)) or bound.value < 0:
+    found = rules_of(value).nearness(value, bound) if isinstance(value, Function) else None
+    if found is None:
         return None
-    if not squares:
-        return bound
-    root = math.sqrt(bound.value)
-    return Constant(int(root)) if isinstance(bound.value, int) and root == int(root) else Constant(root)
+    one, other, reach = found
+    if {*one} <= set(right.modelled) and {*other} <= set(left.modelled):
+        one, other = other, one
+    inside = {*one} <= set(left.modelled) and {*other} <= set(right.modelled)
+    return Near(one, other, reach, window) if inside else None

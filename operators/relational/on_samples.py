@@ -1,8 +1,7 @@
 """Project and filter samples, instant by instant, above windows (semantics 3.9).
 
 :mod:`pulse.operators.expressions.on_samples` evaluates the numbers. A predicate gives each sample a code of
-:mod:`pulse.core.certainty`: AND takes the smallest, OR the largest; negations are pushed down to the comparisons first, and a
-comparison with a null is false (as in :mod:`pulse.operators.expressions.solve`).
+:mod:`pulse.core.certainty`: AND takes the smallest, OR the largest (:mod:`pulse.operators.expressions.predicates`).
 """
 
 from __future__ import annotations
@@ -20,24 +19,22 @@ from pulse.core.certainty import ABSENT, LIKELY, CertaintyArray
 from pulse.core.columns import Columns
 from pulse.core.expression import (
     FLIPPED,
-    NEGATED,
-    TRUE,
-    And,
     Column,
     Comparison,
     Constant,
     Expression,
     Function,
     Instant,
-    Not,
-    Or,
     columns_of,
+    number_of,
 )
 from pulse.core.schema import Role
-from pulse.kernels.polynomial.certainty import compare, compare_constant, compare_distance
+from pulse.kernels.polynomial.certainty import compare, compare_constant
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OperandError
 from pulse.operators.expressions.on_samples import Numbers, numbers_of, plain
+from pulse.operators.expressions.predicates import Truth, is_by_value, positive
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.relational.sample_join import join_samples
 
 __all__ = ["filter_samples", "join_samples", "project_samples"]
@@ -67,7 +64,7 @@ def project_samples(samples: Samples, outputs: Sequence[tuple[str, Expression]],
 
 def filter_samples(samples: Samples, predicate: Expression, *, possible: bool) -> Samples:
     """Keep samples at which the predicate holds, make others absent; merely possible ones stay only with ``possible``."""
-    codes = _Predicates(samples).codes(predicate, negate=False)
+    codes = _Certainties(samples).fold(positive(predicate))
     np.minimum(codes, samples.certainty, out=codes)
     if not possible:
         np.multiply(codes, codes >= LIKELY, out=codes)  # smaller codes become absent
@@ -79,85 +76,60 @@ def _name(expression: Expression) -> str:
     return expression.name
 
 
-class _Predicates:
-    """An evaluator of predicates on the samples of one arc."""
+class _Certainties(Truth[CertaintyArray]):
+    """How certainly predicates hold at each sample of one arc; at most the sample's own certainty."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
         self._work = Numbers(samples, "filter", null=1.0)
 
-    def codes(self, predicate: Expression, *, negate: bool) -> CertaintyArray:
-        """Return how certainly the predicate, or its negation, holds at each sample; at most the sample's own certainty."""
-        match predicate:
-            case Not(operand):
-                return self.codes(operand, negate=not negate)
-            case And(operands) | Or(operands):
-                all_of = isinstance(predicate, And) is not negate
-                total = self._all(all_of)
-                for one in operands:
-                    (np.minimum if all_of else np.maximum)(total, self.codes(one, negate=negate), out=total)
-                return total
-            case Comparison(relation, left, right):
-                return self._comparison(NEGATED[relation] if negate else relation, left, right, predicate)
-            case Constant(bool() as value):
-                return self._all(value is not negate)
-            case Column():
-                return self._comparison("!=" if negate else "=", predicate, TRUE, predicate)
-        raise OperandError(f"filter: expected a predicate, got {predicate}")
+    def always(self, value: bool) -> CertaintyArray:
+        return self._work.always(value)
 
-    def _all(self, value: bool) -> CertaintyArray:
-        return self._samples.certainty.copy() if value else np.zeros(len(self._samples), np.uint8)
+    def both(self, a: CertaintyArray, b: CertaintyArray) -> CertaintyArray:
+        return np.minimum(a, b, out=a)
 
-    def _comparison(
-        self, relation: str, left: Expression, right: Expression, whole: Expression
-    ) -> CertaintyArray:
-        if isinstance(left, (Constant, Instant)):
-            left, right, relation = right, left, FLIPPED[relation]
+    def either(self, a: CertaintyArray, b: CertaintyArray) -> CertaintyArray:
+        return np.maximum(a, b, out=a)
+
+    def comparison(self, e: Comparison) -> CertaintyArray:
+        turned = e.with_constant_last
+        relation, left, right = turned.relation, turned.left, turned.right
         samples = self._samples
         columns = samples.columns
         own = samples.certainty
         if isinstance(left, Column) and columns.role(left.name) is Role.TIME:
             if not isinstance(right, Instant):
                 raise OperandError(
-                    f"filter: {whole}: expected an instant beside a time, such as '2024-05-01 12:00'; got {right}"
+                    f"filter: {e}: expected an instant beside a time, such as '2024-05-01 12:00'; got {right}"
                 )
             return np.where(_holds(samples.times, relation, right.microseconds), own, ABSENT)
-        used = columns_of(left) | columns_of(right)
-        sides_plain = all(isinstance(side, (Column, Constant, Instant)) for side in (left, right))
-        if sides_plain and not used & set(columns.modelled):
-            return np.where(self._by_value(relation, left, right, whole), own, ABSENT)
+        if is_by_value(turned, columns):
+            return np.where(self._by_value(relation, left, right, e), own, ABSENT)
         codes = self._numbers(relation, left, right)
-        for name in used & set(columns.unmodelled_names):  # a comparison with a null is false
+        for name in columns_of(e) & set(columns.unmodelled_names):  # a comparison with a null is false
             codes[np.isnan(numbers_of(samples, name, "filter"))] = ABSENT
         return codes
 
     def _numbers(self, relation: str, left: Expression, right: Expression) -> CertaintyArray:
         own, work = self._samples.certainty, self._work
-        if isinstance(left, Function) and left.name in ("distance", "distance2") and _is_number(right):
-            assert isinstance(right, Constant)
-            given = float(right.value)
-            square = given if left.name == "distance2" else given * abs(given)
-            if square < 0.0:  # distances exceed a negative bound
-                return self._all(relation in (">", ">=", "!="))
-            dx, dy, e = work.offsets(left.arguments)
-            squares, e = self._arrays(dx * dx + dy * dy, e + work.distortion(left) * np.sqrt(square))
-            return compare_distance(squares, e, square, relation, own)
-        (x, ex), (y, ey) = work.number(left), work.number(right)
+        level = number_of(right)
+        if isinstance(left, Function) and level is not None:
+            codes = rules_of(left).codes(work, left, relation, float(level))
+            if codes is not None:
+                return codes
+        (x, ex), (y, ey) = work.fold(left), work.fold(right)
         for expression, value in ((left, x), (right, y)):
             if not isinstance(expression, (Column, Constant)) and not np.isfinite(value).all():
                 work.result(expression)  # raises an error that names key and instant
         if np.ndim(y) == 0:
-            values, e = self._arrays(x, ex + ey)
+            values, e = work.arrays(x, ex + ey)
             return compare_constant(values, e, float(y), relation, own)
         if np.ndim(x) == 0:
-            values, e = self._arrays(y, ex + ey)
+            values, e = work.arrays(y, ex + ey)
             return compare_constant(values, e, float(x), FLIPPED[relation], own)
-        x, ex, y, ey = self._arrays(x, ex, y, ey)
+        x, ex, y, ey = work.arrays(x, ex, y, ey)
         return compare(x, ex, y, ey, relation, own)
-
-    def _arrays(self, *numbers: Any) -> Any:
-        n = len(self._samples)
-        return [np.full(n, x, np.float64) if np.ndim(x) == 0 else x for x in numbers]
 
     def _by_value(self, relation: str, left: Expression, right: Expression, whole: Expression) -> BoolArray:
         """Decide whether a comparison of keys, unmodelled attributes and constants holds; null is false. Keys once per group."""
@@ -211,7 +183,3 @@ def _holds(times: Any, relation: str, instant: int) -> Any:
         ">=": np.greater_equal,
         ">": np.greater,
     }[relation](times, instant)
-
-
-def _is_number(expression: Expression) -> bool:
-    return isinstance(expression, Constant) and not isinstance(expression.value, (bool, str))

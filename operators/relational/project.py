@@ -51,7 +51,7 @@ class ProjectOperator:
         """Evaluate the outputs on a relation."""
         outputs = dict(self.outputs)
         work = Evaluation(relation, "project")
-        sources = {name: work.as_model(work.operand(outputs[name])) for name in self.columns.modelled}
+        sources = {name: work.as_model(work.fold(outputs[name])) for name in self.columns.modelled}
         done = work.relation
         return replace(
             done,

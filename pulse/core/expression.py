@@ -16,9 +16,6 @@ RELATIONS = ("<", "<=", "=", "!=", ">=", ">")
 FLIPPED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}
 NEGATED = {"<": ">=", "<=": ">", "=": "!=", "!=": "=", ">=": "<", ">": "<="}
 
-FUNCTIONS = {"abs": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "distance": 4, "distance2": 4}
-"""Name and number of arguments. ``distance(x1, y1, x2, y2)``; ``distance2`` is its square, introduced by a rewrite rule."""
-
 
 @dataclass(frozen=True)
 class Expression:
@@ -129,7 +126,7 @@ class Negative(Expression):
 
 @dataclass(frozen=True)
 class Function(Expression):
-    """A function of :data:`FUNCTIONS`. A distance may be in a ``plane`` that positions were projected to."""
+    """A function of :mod:`pulse.operators.functions`, with the ``plane`` that its arguments are positions of, if any."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -160,6 +157,13 @@ class Comparison(Expression):
 
     def with_parts(self, parts: tuple[Expression, ...]) -> Comparison:
         return Comparison(self.relation, *parts)
+
+    @property
+    def with_constant_last(self) -> Comparison:
+        """Return the same comparison with the sides exchanged if a constant or an instant is on the left."""
+        if isinstance(self.left, (Constant, Instant)):
+            return Comparison(FLIPPED[self.relation], self.right, self.left)
+        return self
 
     def __str__(self) -> str:
         return f"{self.left} {self.relation} {self.right}"
@@ -219,6 +223,16 @@ class Not(Expression):
 TRUE, FALSE = Constant(True), Constant(False)
 
 
+def number_of(expression: Expression) -> float | int | None:
+    """Return the number that an expression consists of; None if it is anything else.
+
+    >>> number_of(Constant(2)), number_of(TRUE), number_of(Column("x"))
+    (2, None, None)
+    """
+    value = expression.value if isinstance(expression, Constant) else None
+    return None if isinstance(value, (bool, str)) else value
+
+
 def transform(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
     """Apply ``change`` to every node of an expression, inner ones first.
 
@@ -261,3 +275,8 @@ def all_of(predicates: Any) -> Expression:
 def renamed(expression: Expression, names: dict[str, Expression]) -> Expression:
     """Replace columns by the expressions that ``names`` maps them to."""
     return transform(expression, lambda e: names.get(e.name, e) if isinstance(e, Column) else e)
+
+
+def in_order(*operands: Expression) -> tuple[Expression, ...]:
+    """Return operands in an order that depends on nothing else."""
+    return tuple(sorted(operands, key=repr))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 from sqlglot import exp
 
 from pulse.core.expression import (
     FLIPPED,
-    FUNCTIONS,
     TRUE,
     Arithmetic,
     Column,
@@ -28,6 +25,7 @@ from pulse.core.schema import Role
 from pulse.language.errors import LanguageError, known, source_text, wrong
 from pulse.language.literals import instant, number
 from pulse.language.scope import Attribute, Scope
+from pulse.operators.functions.registry import SCALARS
 from pulse.operators.windows.functions import OVER_RANGES as AGGREGATES
 
 NUMBER, TEXT, TRUTH, TIME, ANY = "number", "text", "truth value", "time", "parameter"
@@ -40,7 +38,7 @@ _RELATIONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
     exp.GT: ">",
 }
-_PUBLIC = sorted({*FUNCTIONS, "pow", *AGGREGATES} - {"distance2"})
+_PUBLIC = sorted({*(name for name, one in SCALARS.items() if one.public), "pow", *AGGREGATES})
 _TIME_USES = (
     "time can be compared with a timestamp, t < '2013-10-07 10:00' or t between '…' and '…', and selected; "
     "nothing can be calculated with it"
@@ -239,25 +237,16 @@ class Binder:
             return self._power(*arguments), NUMBER
         if is_aggregate(node):
             return self.aggregate(node)
-        if name not in FUNCTIONS or name == "distance2":
+        rules = SCALARS.get(name)
+        if rules is None or not rules.public:
             raise self.wrong(f"there is no function '{name}'; {known(name, _PUBLIC)}", node)
-        self._arity(node, FUNCTIONS[name])
-        if name == "distance":
-            self._check_metric(node)
+        self._arity(node, rules.arity)
+        objection = rules.objection(
+            [one.name if isinstance(one, exp.Column) else "" for one in map(bare, arguments)]
+        )
+        if objection is not None:
+            raise self.wrong(objection, node)
         return Function(name, tuple(self.number(one) for one in arguments)), NUMBER
-
-    def _check_metric(self, node: exp.Anonymous) -> None:
-        """Check that no point of a distance has columns named latitude and longitude: degrees are not metres."""
-        names = [bare(one).name if isinstance(bare(one), exp.Column) else "" for one in node.expressions]
-        for pair in (names[:2], names[2:]):
-            if in_degrees(*pair):
-                raise self.wrong(
-                    f"distance measures in a plane, in the units of its columns, and '{pair[0]}' and '{pair[1]}' are degrees: "
-                    "500 would be 500 degrees, and one of longitude is shorter than one of latitude. Fit positions in metres: "
-                    "--format ais projects them to x and y. If degrees are meant, give them other names: (select lon as x, "
-                    "lat as y from …)",
-                    node,
-                )
 
     def _arity(self, node: exp.Anonymous, expected: int) -> None:
         if len(node.expressions) != expected:
@@ -269,22 +258,6 @@ class Binder:
             raise self.wrong(_COUNT, node)
         hint = _INSTEAD.get(self.clause, "")
         raise self.wrong(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
-
-
-_LATITUDE = frozenset(("lat", "latitude"))
-_LONGITUDE = frozenset(("lon", "long", "lng", "longitude"))
-
-
-def in_degrees(one: str, other: str) -> bool:
-    """Check whether two columns are named latitude and longitude, in either order, in one of the usual ways.
-
-    >>> in_degrees("lat", "lon"), in_degrees("Longitude", "Latitude"), in_degrees("pos_lat_deg", "pos_lon_deg")
-    (True, True, True)
-    >>> in_degrees("x", "y"), in_degrees("lat", "alt"), in_degrees("plateau", "belong")
-    (False, False, False)
-    """
-    first, second = (set(re.split(r"[\W_\d]+", name.casefold())) for name in (one, other))
-    return bool((first & _LATITUDE and second & _LONGITUDE) or (first & _LONGITUDE and second & _LATITUDE))
 
 
 def _any_of(predicates: list[Expression]) -> Expression:

@@ -25,6 +25,7 @@ from pulse.core.expression import (
 )
 from pulse.core.schema import Role
 from pulse.operators.across.across import Across
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Node
 from pulse.operators.relational.exchange import Exchange
 from pulse.operators.relational.filter import Filter
@@ -94,9 +95,9 @@ def _comparison(e: Comparison, node: Node, degrees: Degrees) -> Iterator[str]:
     if not zero:
         yield f"{formula(difference)} {e.relation} 0"
     models = {name: _model(node, name, degrees) for name in sorted(columns_of(e))}
-    if isinstance(e.left, Function) and e.left.name == "distance" and isinstance(e.right, Parameter):
-        square = Arithmetic("^", e.right, Constant(2))
-        difference = Arithmetic("-", Function("distance2", e.left.arguments), square)
+    squared = rules_of(e.left).squared(e.left) if isinstance(e.left, Function) else None
+    if squared is not None and isinstance(e.right, Parameter):
+        difference = Arithmetic("-", squared, Arithmetic("^", e.right, Constant(2)))
         yield f"{formula(difference)} {e.relation} 0, if {e.right} >= 0"
     substituted = renamed(difference, models)
     if substituted != difference:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pulse.core.expression import (
     And,
@@ -14,10 +14,14 @@ from pulse.core.expression import (
     Negative,
     Not,
     Or,
+    Parameter,
+    number_of,
 )
+from pulse.core.fold import Domain
+from pulse.operators.functions.registry import rules_of
 
 _STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "^": 4}
-_NEGATIVE = 3
+_NEGATIVE, _WHOLE = 3, 9
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
@@ -30,43 +34,57 @@ def formula(expression: Expression) -> str:
     >>> formula(Arithmetic("-", x, Arithmetic("-", Arithmetic("^", x, Constant(2)), x)))
     'x - (x² - x)'
     """
-    return _formula(expression, 0)
+    return _Formulas().fold(expression)[0]
 
 
-def _formula(e: Expression, around: int) -> str:
-    match e:
-        case Arithmetic("^", base, Constant(int() as exponent)) if exponent >= 0:
-            return _around(f"{_formula(base, 5)}{superscript(exponent)}", around > 4)
-        case Arithmetic(op, left, right):
-            strength = _STRENGTH[op]
-            after = strength + (op in "-/^")
-            sign = "·" if op == "*" else f" {op} "
-            return _around(f"{_formula(left, strength)}{sign}{_formula(right, after)}", strength < around)
-        case Negative(operand):
-            return _around(f"-{_formula(operand, _NEGATIVE)}", around > 1)
-        case Function("distance2", (x1, y1, x2, y2)):
-            squares = Arithmetic("+", *(_square(a, b) for a, b in ((x1, x2), (y1, y2))))
-            return _formula(squares, around)
-        case Function(name, arguments):
-            return f"{name}({', '.join(map(formula, arguments))})"
-        case Comparison(relation, left, right):
-            return f"{formula(left)} {relation} {formula(right)}"
-        case Constant(int() | float() as value) if not isinstance(value, bool) and value < 0:
-            return _around(str(e), around > 1)
-        case Not(operand):
-            return f"not {_formula(operand, 1)}"
-        case And(operands) | Or(operands) if operands:
-            word = " and " if isinstance(e, And) else " or "
-            return _around(word.join(_formula(one, 1) for one in operands), around > 0)
-    return str(e)
+class _Formulas(Domain[tuple[str, int]]):
+    """Texts, and how strongly each holds together: one that is weaker than its place needs gets parentheses."""
+
+    def negative(self, e: Negative, operand: tuple[str, int]) -> tuple[str, int]:
+        return f"-{_within(operand, _NEGATIVE)}", 1
+
+    def arithmetic(self, e: Arithmetic, left: tuple[str, int], right: tuple[str, int]) -> tuple[str, int]:
+        strength, exponent = _STRENGTH[e.op], number_of(e.right)
+        if e.op == "^" and isinstance(exponent, int) and exponent >= 0:
+            return f"{_within(left, strength + 1)}{superscript(exponent)}", strength
+        sign = "·" if e.op == "*" else f" {e.op} "
+        after = strength + (e.op in "-/^")
+        return f"{_within(left, strength)}{sign}{_within(right, after)}", strength
+
+    def function(self, e: Function, arguments: Sequence[tuple[str, int]]) -> tuple[str, int]:
+        expanded = rules_of(e).expanded(e)
+        if expanded is not None:
+            return self.fold(expanded)
+        return f"{e.name}({', '.join(text for text, _ in arguments)})", _WHOLE
+
+    def comparison(self, e: Comparison) -> tuple[str, int]:
+        return f"{formula(e.left)} {e.relation} {formula(e.right)}", _WHOLE
+
+    def constant(self, e: Constant) -> tuple[str, int]:
+        value = number_of(e)
+        return str(e), 1 if value is not None and value < 0 else _WHOLE
+
+    def negation(self, e: Not, operand: tuple[str, int]) -> tuple[str, int]:
+        return f"not {_within(operand, 1)}", _WHOLE
+
+    def conjunction(self, e: And, operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
+        return self._connected(e, " and ", operands)
+
+    def disjunction(self, e: Or, operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
+        return self._connected(e, " or ", operands)
+
+    def _connected(self, e: And | Or, word: str, operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
+        return (word.join(_within(one, 1) for one in operands), 0) if operands else self.other(e)
+
+    def parameter(self, e: Parameter) -> tuple[str, int]:
+        return self.other(e)
+
+    def other(self, e: Expression) -> tuple[str, int]:
+        return str(e), _WHOLE
 
 
-def _square(a: Expression, b: Expression) -> Expression:
-    return Arithmetic("^", a if b == Constant(0) else Arithmetic("-", a, b), Constant(2))
-
-
-def _around(text: str, needed: bool) -> str:
-    return f"({text})" if needed else text
+def _within(text: tuple[str, int], needed: int) -> str:
+    return text[0] if text[1] >= needed else f"({text[0]})"
 
 
 def superscript(number: int) -> str:

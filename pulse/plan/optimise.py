@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from pulse.operators.node import Node
+from pulse.plan.rules.attach_planes import attach_planes
 from pulse.plan.rules.average_bounds_pairs import average_bounds_pairs
 from pulse.plan.rules.constant_folding import constant_folding
-from pulse.plan.rules.distance_to_squares import distance_to_squares
-from pulse.plan.rules.distances_in_planes import distances_in_planes
 from pulse.plan.rules.intersect_as_join import intersect_as_join
 from pulse.plan.rules.merge_nodes import merge_nodes
 from pulse.plan.rules.mirror_pairs import mirror_pairs
@@ -17,13 +16,14 @@ from pulse.plan.rules.prune_columns import prune_columns
 from pulse.plan.rules.prune_keys import prune_keys
 from pulse.plan.rules.prune_time import prune_time
 from pulse.plan.rules.push_predicates import push_predicates
-from pulse.plan.rules.recognise_distance import recognise_distance
+from pulse.plan.rules.rewrite_comparisons import rewrite_comparisons
+from pulse.plan.rules.simplify_functions import simplify_functions
 
 RULES: tuple[Callable[[Node], Node], ...] = (
     intersect_as_join,  # first: no other rule handles intersections
-    recognise_distance,  # before rules that look for distances
+    simplify_functions,  # before rules that rely on simple functions
     constant_folding,  # moves constants to the right, where later rules expect them
-    distance_to_squares,
+    rewrite_comparisons,
     push_predicates,
     merge_nodes,
     average_bounds_pairs,  # on predicates that have reached the joins
@@ -69,5 +69,5 @@ def _optimised(plan: Node, _: str, mirror: bool) -> Node:
             plan = rule(plan)
         if plan == before:
             break
-    plan = distances_in_planes(plan)  # after distances have been recognised
+    plan = attach_planes(plan)  # after functions of positions have been recognised
     return FINAL(plan) if mirror else plan

@@ -7,13 +7,13 @@ One exception it cannot see: a distance many thousand times its bound is approxi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
-from pulse.core.bounds import SHARE
 from pulse.core.errors import unknown_column
-from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, columns_of
+from pulse.core.expression import Column, Expression, Function, columns_of
 from pulse.core.schema import Role
+from pulse.operators.expressions.linear_terms import linear_terms
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.node import Node
 from pulse.plan.query import Query
@@ -87,44 +87,15 @@ def _down(node: Node, name: str, fit: Fit) -> Iterator[tuple[tuple[str, str], Fi
 
 def _shares(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
     """Yield each column of an expression with its share: a sum's bound is split equally among its terms."""
-    terms = _terms(e, 1.0)
+    terms = linear_terms(e)
     for factor, term in terms:
-        yield from _of_term(term, fit.scaled(1 / (len(terms) * abs(factor))))
-
-
-def _terms(e: Expression, factor: float) -> list[tuple[float, Expression]]:
-    """Return a sum as terms with their factors, without constants, which have no error."""
-    match e:
-        case Constant():
-            return []
-        case Negative(operand):
-            return _terms(operand, -factor)
-        case Arithmetic("+", left, right):
-            return [*_terms(left, factor), *_terms(right, factor)]
-        case Arithmetic("-", left, right):
-            return [*_terms(left, factor), *_terms(right, -factor)]
-        case Arithmetic("*", Constant(int() | float() as k), other) if k:
-            return _terms(other, factor * k)
-        case Arithmetic("*", other, Constant(int() | float() as k)) if k:
-            return _terms(other, factor * k)
-        case Arithmetic("/", other, Constant(int() | float() as k)) if k:
-            return _terms(other, factor / k)
-    return [(factor, e)]
-
-
-def _of_term(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
-    match e:
-        case Column(name):
-            yield name, fit
-        case Function("abs", (inner,)):
-            yield from _shares(inner, Fit(fit.error))
-        case Function("distance", (x1, y1, x2, y2)):
-            # The error is at most hypot(ex, ey) of the differences, sqrt(2) of each if they are equal, plus the share that the
-            # distance's approximation adds.
-            whole = math.sqrt(2) * (1.0 + SHARE)
-            each = Fit(None if fit.error is None else fit.error / whole)
-            for a, b in ((x1, x2), (y1, y2)):
-                yield from _shares(Arithmetic("-", a, b), each)
-        case _:
-            for name in sorted(columns_of(e)):
+        share = fit.scaled(1 / (len(terms) * abs(factor))) if factor else UNKNOWN
+        parts = rules_of(term).fit_parts(term) if isinstance(term, Function) else ()
+        if isinstance(term, Column):
+            yield term.name, share
+        elif parts:
+            for times, part in parts:
+                yield from _shares(part, Fit(share.error and share.error / times))
+        else:
+            for name in sorted(columns_of(term)):
                 yield name, UNKNOWN

@@ -6,8 +6,9 @@ A term is ``factor · a · b · … · t^power``; terms keep their order, with t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pulse.core.expression import (
     Arithmetic,
@@ -18,7 +19,10 @@ from pulse.core.expression import (
     Function,
     Negative,
     Parameter,
+    number_of,
 )
+from pulse.core.fold import Domain
+from pulse.operators.functions.registry import rules_of
 from pulse.plan.notation import signed_sum, superscript
 
 Term = tuple[int, tuple[str, ...]]
@@ -93,35 +97,50 @@ def symbolic(expression: Expression, column: Callable[[str], Symbolic | None]) -
     >>> str(symbolic(Arithmetic("*", moved, moved), Symbolic.of))
     'x² + 2·v·x·t + v²·t²'
     """
-    parts = [symbolic(part, column) for part in expression.parts]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    return _Polynomials(column).fold(expression)
+
+
+class _Polynomials(Domain[Symbolic | None]):
+    """Polynomials in t; None where there is none."""
+
+    def __init__(self, column: Callable[[str], Symbolic | None]) -> None:
+        self._column = column
+
+    def column(self, e: Column) -> Symbolic | None:
+        return self._column(e.name)
+
+    def constant(self, e: Constant) -> Symbolic | None:
+        return Symbolic.number(e.value) if isinstance(e.value, (int, float)) else None
+
+    def parameter(self, e: Parameter) -> Symbolic:
+        return Symbolic.of(str(e))
+
+    def elapsed(self, e: Elapsed) -> Symbolic:
+        return Symbolic({(1, ()): 1})
+
+    def negative(self, e: Negative, operand: Symbolic | None) -> Symbolic | None:
+        return None if operand is None else Symbolic.number(0).plus(operand, -1)
+
+    def arithmetic(self, e: Arithmetic, left: Symbolic | None, right: Symbolic | None) -> Symbolic | None:
+        if left is None or right is None:
+            return None
+        by = number_of(e.right)
+        match e.op:
+            case "+":
+                return left.plus(right)
+            case "-":
+                return left.plus(right, -1)
+            case "*":
+                return left.times(right)
+            case "/" if by:
+                return Symbolic.number(0).plus(left, 1 / by)
+            case "^" if isinstance(by, int) and 0 <= by <= 6:
+                return reduce(Symbolic.times, [left] * by, Symbolic.number(1))
         return None
-    match expression:
-        case Column(name):
-            return column(name)
-        case Constant(int() | float() as value):
-            return Symbolic.number(value)
-        case Parameter():
-            return Symbolic.of(str(expression))
-        case Elapsed():
-            return Symbolic({(1, ()): 1})
-        case Negative():
-            return Symbolic.number(0).plus(known[0], -1)
-        case Arithmetic("+"):
-            return known[0].plus(known[1])
-        case Arithmetic("-"):
-            return known[0].plus(known[1], -1)
-        case Arithmetic("*"):
-            return known[0].times(known[1])
-        case Arithmetic("/", _, Constant(int() | float() as by)) if by:
-            return Symbolic.number(0).plus(known[0], 1 / by)
-        case Arithmetic("^", _, Constant(int() as exponent)) if 0 <= exponent <= 6:
-            power = Symbolic.number(1)
-            for _ in range(exponent):
-                power = power.times(known[0])
-            return power
-        case Function("distance2"):
-            dx, dy = known[0].plus(known[2], -1), known[1].plus(known[3], -1)
-            return dx.times(dx).plus(dy.times(dy))
-    return None
+
+    def function(self, e: Function, arguments: Sequence[Symbolic | None]) -> Symbolic | None:
+        expanded = rules_of(e).expanded(e)
+        return None if expanded is None else self.fold(expanded)
+
+    def other(self, e: Expression) -> None:
+        return None

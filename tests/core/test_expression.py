@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pulse.core.expression import (
     FALSE,
     FLIPPED,
-    FUNCTIONS,
     NEGATED,
     RELATIONS,
     TRUE,
@@ -45,8 +44,8 @@ leaves = st.one_of(
 
 
 def _functions(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
-    return st.sampled_from(sorted(FUNCTIONS)).flatmap(
-        lambda name: st.tuples(*[parts] * FUNCTIONS[name]).map(lambda arguments: Function(name, arguments))
+    return st.sampled_from((("abs", 1), ("sqrt", 1), ("distance", 4))).flatmap(
+        lambda one: st.tuples(*[parts] * one[1]).map(lambda arguments: Function(one[0], arguments))
     )
 
 

@@ -15,7 +15,7 @@ pyproj = pytest.importorskip("pyproj")
 
 from pulse.datasets.projection import Extent, Projection, in_metres  # noqa: E402
 from pulse.datasets.projection import given as chosen_by_user  # noqa: E402
-from pulse.operators.expressions.plane_distortion import distance_error, distortion  # noqa: E402
+from pulse.operators.functions.plane_distortion import distance_error, distortion  # noqa: E402
 
 GEOD = pyproj.Geod(ellps="WGS84")
 PAIRS = 200

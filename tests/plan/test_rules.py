@@ -11,12 +11,12 @@ from pulse.operators.node import walk
 from pulse.operators.relational.exchange import Exchange
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.optimise import FINAL, RULES, optimise
-from pulse.plan.rules.distances_in_planes import distances_in_planes
+from pulse.plan.rules.attach_planes import attach_planes
 from pulse.plan.show import show
 from tests.plan.reading import read_cases, read_plan
 
 FIXTURES = Path(__file__).parent / "fixtures"
-ALL = (*RULES, FINAL, distances_in_planes)  # the last of them where the streams are known
+ALL = (*RULES, FINAL, attach_planes)  # the last of them where the streams are known
 FUNCTIONS = {rule.__name__: rule for rule in ALL} | {
     "optimise": optimise,
     "place_exchanges": place_exchanges,

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray
-from pulse.core.expression import Column, Expression, Function, walk
+from pulse.core.expression import Column, Expression, Function, columns_of
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.inversion.split_heuristics import Split, SplitInput, allot
-from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_factors
+from pulse.validation.inversion.error_propagation import Errors, Forward, linear_factors
 
 _STEPS = 28  # halvings of the exponents -1000 … 1000: relative precision of 1e-5
 
@@ -28,7 +29,7 @@ def shares(
     zero.
     """
     relation, expression = forward.relation, forward.expressions[index]
-    used = {one.name for one in walk(expression) if isinstance(one, Column)}
+    used = columns_of(expression)
     names = tuple(name for name in relation.columns.modelled if name in used)
     if not names:
         return {}
@@ -52,11 +53,8 @@ def shares(
 
 def _by_position(expression: Expression, volatility: Errors) -> Errors:
     """Assign both coordinates of a position its own volatility, as a distance does not depend on the axes."""
-    if not (isinstance(expression, Function) and expression.name == SPAN):
-        return volatility
-    x1, y1, x2, y2 = expression.parts
     out = dict(volatility)
-    for x, y in ((x1, y1), (x2, y2)):
+    for x, y in rules_of(expression).positions(expression) if isinstance(expression, Function) else ():
         if isinstance(x, Column) and isinstance(y, Column) and {x.name, y.name} <= set(volatility):
             both = np.hypot(volatility[x.name], volatility[y.name])
             out |= {x.name: both, y.name: both}
@@ -64,7 +62,7 @@ def _by_position(expression: Expression, volatility: Errors) -> Errors:
 
 
 def _stretched(forward: Forward, index: int, budget: FloatArray, together: Errors) -> dict[str, FloatArray]:
-    """Enlarge shares of a distance up to the budget: its error is the hypotenuse, not the sum, of its coordinates' errors."""
+    """Enlarge shares of a function up to the budget: its error is the hypotenuse, not the sum, of the errors of its legs."""
     if not isinstance(forward.expressions[index], Function):
         return dict(together)
     used = forward.error(index, together)
@@ -90,7 +88,8 @@ def _scaled(
     reach, together, fits = tried
     common = _largest(forward, index, budget, {name: np.ones(len(budget)) for name in reach})
     capped = {
-        name: np.minimum(values, np.maximum(forward.size(name), common)) for name, values in reach.items()
+        name: np.minimum(values, np.maximum(forward.sizes(Column(name)), common))
+        for name, values in reach.items()
     }
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         again = _divided(forward, index, budget, capped, split, volatility)

@@ -1,7 +1,7 @@
 """Compute the margin of a comparison at an instant, and the instants at which a row's margin can be largest (semantics 4.5).
 
 The margin of a row combines polynomials by minimum and maximum, so it has its maximum at an end, at a critical point of some
-``D``, or where ``D_i = D_j`` or ``D_i = -D_j``. A distance is compared as ``sqrt(q) - c``; where it meets another margin is
+``D``, or where ``D_i = D_j`` or ``D_i = -D_j``. A root is compared as ``sqrt(q) - c``; where it meets another margin is
 found on squares, which adds some superfluous candidates. Comparisons without models (keys, unmodelled attributes,
 times) cannot move: their margin is plus or minus infinity. An equality of models holds where ``D`` crosses
 zero, and by the intermediate value theorem a continuous ``D`` still crosses it while it moves by less than
@@ -17,13 +17,12 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.expression import (
-    FLIPPED,
     Arithmetic,
     Comparison,
-    Constant,
     Expression,
     Function,
     columns_of,
+    number_of,
 )
 from pulse.kernels.polynomial.arithmetic import add, evaluate, multiply, subtract
 from pulse.kernels.polynomial.extrema import bounds, critical_points
@@ -32,8 +31,9 @@ from pulse.kernels.polynomial.roots import Roots, real_roots
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.on_segments import numbers_of
-from pulse.operators.expressions.solve import NOISE
-from pulse.validation.inversion.error_propagation import SPAN, Forward
+from pulse.operators.expressions.solution_sets import NOISE
+from pulse.operators.functions.registry import rules_of
+from pulse.validation.inversion.error_propagation import Forward
 
 
 class MarginCandidates(NamedTuple):
@@ -65,7 +65,7 @@ class Fixed(NamedTuple):
 
 
 class MarginCurve(NamedTuple):
-    """The difference ``D`` of a comparison: the polynomial ``c``, or ``sqrt(c) - level`` for a distance.
+    """The difference ``D`` of a comparison: the polynomial ``c``, or ``sqrt(c) - level`` for a root such as a distance.
 
     ``never``: rows where a null is compared. ``crossing``: the margin of an equality where it holds.
     """
@@ -100,8 +100,8 @@ class MarginCurve(NamedTuple):
 def curve_of(forward: Forward, j: int, comparison: Comparison) -> MarginCurve:
     """Build the :class:`MarginCurve` of a comparison with models, the ``j``-th expression of ``forward``."""
     relation = forward.relation
-    level = _distance(comparison)[1]
-    kind = comparison.relation
+    level = root_level(comparison)
+    kind = comparison.relation if level is None else comparison.with_constant_last.relation
     if level is None:
         c = forward.coefficients(j)
         noise = np.zeros(len(relation))
@@ -110,8 +110,6 @@ def curve_of(forward: Forward, j: int, comparison: Comparison) -> MarginCurve:
         noise += NOISE * c.shape[1] * magnitudes(c, relation.lo, relation.hi)
         low, high, _ = bounds(c, relation.lo, relation.hi)
     else:
-        if isinstance(comparison.left, Constant):
-            kind = FLIPPED[kind]
         c = forward.coefficients(j)
         low, high, _ = bounds(c, relation.lo, relation.hi)
         low, high = np.sqrt(np.maximum(low, 0.0)), np.sqrt(np.maximum(high, 0.0))
@@ -178,37 +176,30 @@ def _meetings(a: MarginCurve, b: MarginCurve) -> list[FloatArray]:
             left = _lowered(subtract(a.c, b.c), s * s)
             out.append(subtract(multiply(left, left), 4.0 * s * s * b.c))
         return out
-    distance, other = (a, b) if a.level is not None else (b, a)
-    assert distance.level is not None
+    root, other = (a, b) if a.level is not None else (b, a)
+    assert root.level is not None
     # sqrt(q) - c = ±D: q = (c ± D)^2
     out = []
     for d in (other.c, -other.c):
-        side = _lowered(d, -distance.level)
-        out.append(subtract(distance.c, multiply(side, side)))
+        side = _lowered(d, -root.level)
+        out.append(subtract(root.c, multiply(side, side)))
     return out
 
 
 def difference(comparison: Comparison) -> Expression:
-    """Return the expression whose error is the margin's: the distance if one is compared with a number, else the difference."""
-    one, number = _distance(comparison)
-    return Arithmetic("-", comparison.left, comparison.right) if number is None else Function(SPAN, one)
+    """Return the expression whose error is the margin's: the root if a function is compared as one, else the difference."""
+    root, _ = _as_root(comparison)
+    return Arithmetic("-", comparison.left, comparison.right) if root is None else root
 
 
-def _distance(comparison: Comparison) -> tuple[tuple[Expression, ...], float | None]:
-    """Return the arguments of a distance that is compared with a number, and that number; None for any other comparison."""
-    left, right = comparison.left, comparison.right
-    if isinstance(left, Constant):
-        left, right = right, left
-    if not (isinstance(left, Function) and left.name in ("distance", "distance2")):
-        return (), None
-    if not isinstance(right, Constant) or isinstance(right.value, (bool, str)):
-        return (), None
-    level = float(right.value)
-    if left.name == "distance2":
-        level = float(np.copysign(np.sqrt(abs(level)), level))
-    return left.arguments, level
+def root_level(comparison: Comparison) -> float | None:
+    """Return the number ``c`` of a comparison that is one of ``sqrt(q)`` with it; None for any other comparison."""
+    return _as_root(comparison)[1]
 
 
-def distance_level(comparison: Comparison) -> float | None:
-    """Return the number that a comparison compares a distance with; None for any other comparison."""
-    return _distance(comparison)[1]
+def _as_root(comparison: Comparison) -> tuple[Function, float] | tuple[None, None]:
+    turned = comparison.with_constant_last
+    level = number_of(turned.right)
+    if not isinstance(turned.left, Function) or level is None:
+        return None, None
+    return rules_of(turned.left).margin(turned.left, float(level)) or (None, None)

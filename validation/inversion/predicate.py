@@ -19,7 +19,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.inversion.needs import Needs, group_min
 from pulse.operators.inversion.split_heuristics import Split
 from pulse.validation.inversion.error_propagation import Errors, Forward
-from pulse.validation.inversion.margin_curves import distance_level
+from pulse.validation.inversion.margin_curves import root_level
 from pulse.validation.inversion.slack import Note, margins, shares_of_margin
 
 
@@ -35,7 +35,7 @@ class Tolerance(NamedTuple):
 
     def of(self, comparison: Comparison, relation: Relation) -> FloatArray:
         """Return the tolerance per row of a relation, from the smallest magnitude of the larger side."""
-        level = distance_level(comparison)
+        level = root_level(comparison)
         if level is not None:
             size = np.full(len(relation), abs(level))
         else:

@@ -25,15 +25,13 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.expression import (
-    And,
     Comparison,
-    Constant,
     Expression,
     columns_of,
-    walk,
 )
 from pulse.operators.data.relation import Relation
-from pulse.operators.expressions.solve import positive, solve
+from pulse.operators.expressions.predicates import Truth, comparisons_of, positive
+from pulse.operators.expressions.solve import solve
 from pulse.operators.inversion.needs import group_min
 from pulse.operators.inversion.split_heuristics import Split
 from pulse.validation.inversion.apportion import shares
@@ -91,7 +89,7 @@ def slack(relation: Relation, predicate: Expression) -> FloatArray:
     >>> columns = Columns((), ("x",))
     >>> batch = pa.RecordBatch.from_pylist([{"ref": 0, "lo": 0.0, "hi": 4.0, "x": [3.0, 1.0], "x_err": 0.0,
     ...     "x_drift": None, "certainty": "certain"}], schema=columns.segment_schema())
-    >>> from pulse.core.expression import Column
+    >>> from pulse.core.expression import Column, Constant
     >>> slack(Relation.from_table(batch, columns), Comparison("<", Column("x"), Constant(1))).round(6)
     array([2.])
     """
@@ -128,7 +126,7 @@ def margins(relation: Relation, predicate: Expression) -> Margins:
     """Compute the margins of a predicate over a relation's rows."""
     plain = positive(predicate)
     modelled = set(relation.columns.modelled)
-    every = list(dict.fromkeys(one for one in walk(plain) if isinstance(one, Comparison)))
+    every = comparisons_of(plain)
     moving = tuple(one for one in every if columns_of(one) & modelled)
     forward = Forward(relation, [difference(one) for one in moving], "slack")
     atoms: dict[Comparison, Fixed | MarginCurve] = {}
@@ -140,7 +138,7 @@ def margins(relation: Relation, predicate: Expression) -> Margins:
         atoms[one] = curve_of(forward, j, one)
     where = candidates(forward.relation, atoms)
     values = {one: atom.margin(where) for one, atom in atoms.items()}
-    value, best = _largest(_combined(plain, values, len(where.row)), where, len(forward.relation))
+    value, best = _largest(_Margin(values, len(where.row)).fold(plain), where, len(forward.relation))
     matters = np.zeros((len(forward.relation), len(moving)), bool)
     rounding = np.zeros(len(forward.relation))
     for j, one in enumerate(moving):
@@ -162,16 +160,23 @@ def _bare(relation: Relation) -> Relation:
     )
 
 
-def _combined(predicate: Expression, values: dict[Comparison, FloatArray], n: int) -> FloatArray:
-    match predicate:
-        case Comparison():
-            return values[predicate]
-        case Constant(value):
-            return np.full(n, np.inf if value else -np.inf)
-    parts = [_combined(one, values, n) for one in predicate.parts]
-    meet = np.minimum if isinstance(predicate, And) else np.maximum
-    whole: FloatArray = meet.reduce([np.full(n, np.inf if isinstance(predicate, And) else -np.inf), *parts])
-    return whole
+class _Margin(Truth[FloatArray]):
+    """Margins of predicates at candidates, from those of their comparisons."""
+
+    def __init__(self, values: dict[Comparison, FloatArray], n: int) -> None:
+        self._values, self._n = values, n
+
+    def always(self, value: bool) -> FloatArray:
+        return np.full(self._n, np.inf if value else -np.inf)
+
+    def comparison(self, e: Comparison) -> FloatArray:
+        return self._values[e]
+
+    def both(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        return np.minimum(a, b)
+
+    def either(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        return np.maximum(a, b)
 
 
 def _largest(margin: FloatArray, where: MarginCandidates, n: int) -> tuple[FloatArray, IntArray]:

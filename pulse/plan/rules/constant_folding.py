@@ -10,7 +10,6 @@ from typing import Any
 from pulse.core.expression import (
     FALSE,
     FLIPPED,
-    NEGATED,
     TRUE,
     And,
     Arithmetic,
@@ -25,6 +24,8 @@ from pulse.core.expression import (
     Parameter,
     transform,
 )
+from pulse.core.fold import negated
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Node
 from pulse.operators.node import transform as transform_plan
 
@@ -42,16 +43,6 @@ _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "!=": operator.ne,
     ">=": operator.ge,
     ">": operator.gt,
-}
-_FUNCTIONS: dict[str, Callable[..., float]] = {
-    "abs": abs,
-    "sqrt": math.sqrt,
-    "exp": math.exp,
-    "log": math.log,
-    "sin": math.sin,
-    "cos": math.cos,
-    "distance": lambda x1, y1, x2, y2: math.hypot(x1 - x2, y1 - y2),
-    "distance2": lambda x1, y1, x2, y2: (x1 - x2) ** 2 + (y1 - y2) ** 2,
 }
 
 
@@ -73,13 +64,13 @@ def constant_folding(plan: Node) -> Node:
     Filter S.x < 6
       Scan S as S
     """
-    return transform_plan(plan, lambda node: node.change_predicates(fold).change_outputs(fold))
+    return transform_plan(plan, lambda node: node.change_predicates(folded).change_outputs(folded))
 
 
-def fold(expression: Expression) -> Expression:
+def folded(expression: Expression) -> Expression:
     """Fold the constant parts of an expression.
 
-    >>> str(fold(Not(Comparison("<", Constant(1), Parameter("x")))))
+    >>> str(folded(Not(Comparison("<", Constant(1), Parameter("x")))))
     ':x <= 1'
     """
     return transform(expression, _fold_one)
@@ -95,15 +86,15 @@ def _fold_one(e: Expression) -> Expression:
             return _computed(operator.neg, (a,), e)
         case Negative(Negative(inner)):
             return inner
-        case Function(name, arguments):
+        case Function(_, arguments):
             values = [argument.value for argument in arguments if isinstance(argument, Constant)]
             if len(values) == len(arguments) and all(map(_number, values)):
-                return _computed(_FUNCTIONS[name], tuple(values), e)
+                return _computed(rules_of(e).of_numbers, tuple(values), e)
             return e
         case Comparison():
             return _compared(e)
         case Not():
-            return _negated(e.operand)
+            return negated(e.operand)
         case And():
             return _joined(And, e.operands, neutral=TRUE, decisive=FALSE)
         case Or():
@@ -163,21 +154,6 @@ def _compared(e: Comparison) -> Expression:
     if isinstance(left, (Constant, Instant)) and isinstance(right, Parameter):
         return Comparison(FLIPPED[e.relation], right, left)
     return e
-
-
-def _negated(e: Expression) -> Expression:
-    match e:
-        case Constant(bool() as value):
-            return Constant(not value)
-        case Comparison(relation, left, right):
-            return Comparison(NEGATED[relation], left, right)
-        case Not(inner):
-            return inner
-        case And(operands):
-            return _fold_one(Or(tuple(map(_negated, operands))))
-        case Or(operands):
-            return _fold_one(And(tuple(map(_negated, operands))))
-    return Not(e)
 
 
 def _joined(

@@ -21,14 +21,11 @@ from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import (
-    FLIPPED,
     TRUE,
-    And,
     Column,
     Comparison,
     Constant,
     Expression,
-    Not,
     Or,
     columns_of,
     transform,
@@ -36,6 +33,7 @@ from pulse.core.expression import (
 from pulse.core.segment.order import Ranges, narrow
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.model_clause import ModelClause
+from pulse.operators.expressions.predicates import Truth, positive
 from pulse.operators.relational.scan import Scan
 from pulse.runtime.accents.stored_units import InputUnits
 from pulse.store.model import Model
@@ -188,32 +186,29 @@ def _filtered(model: Model, unit: ReadUnit, reading: Reading, keys: Expression) 
         }
         fixed = {*model.schema.key_names, "ref", "lo", "hi"}
         names = [name for name in names if name in kept or name in fixed]
-    return read_unit(model, unit, names, _as_filter(keys, dict(model.schema.key)))
+    return read_unit(model, unit, names, _Filters(dict(model.schema.key)).fold(positive(keys)))
 
 
-def _as_filter(predicate: Expression, types: dict[str, pa.DataType]) -> pc.Expression:
-    """Translate a predicate that compares keys (by their own names, or as ``alias.key``) with constants, for Arrow's reader."""
-    if isinstance(predicate, And):
-        made = pc.scalar(True)
-        for one in predicate.operands:
-            made = made & _as_filter(one, types)
-        return made
-    if isinstance(predicate, Or):
-        made = pc.scalar(False)
-        for one in predicate.operands:
-            made = made | _as_filter(one, types)
-        return made
-    if isinstance(predicate, Not):
-        return ~_as_filter(predicate.operand, types)
-    if isinstance(predicate, Comparison):
-        relation, key, constant = predicate.relation, predicate.left, predicate.right
-        if isinstance(key, Constant):
-            relation, key, constant = FLIPPED[relation], constant, key
-        assert isinstance(key, Column), predicate
-        assert isinstance(constant, Constant), predicate
-        return _compared(_own(key), relation, constant.value, types)
-    assert isinstance(predicate, Constant), predicate
-    return pc.scalar(bool(predicate.value))
+class _Filters(Truth[pc.Expression]):
+    """Filters of Arrow's reader, for predicates that compare keys (by their own names, or as ``alias.key``) with constants."""
+
+    def __init__(self, types: dict[str, pa.DataType]) -> None:
+        self._types = types
+
+    def always(self, value: bool) -> pc.Expression:
+        return pc.scalar(value)
+
+    def both(self, a: pc.Expression, b: pc.Expression) -> pc.Expression:
+        return a & b
+
+    def either(self, a: pc.Expression, b: pc.Expression) -> pc.Expression:
+        return a | b
+
+    def comparison(self, e: Comparison) -> pc.Expression:
+        turned = e.with_constant_last
+        assert isinstance(turned.left, Column), e
+        assert isinstance(turned.right, Constant), e
+        return _compared(_own(turned.left), turned.relation, turned.right.value, self._types)
 
 
 def _own(column: Column) -> str:
@@ -260,7 +255,7 @@ def of_keys(relation: Relation, keys: Expression) -> Relation:
     columns = dict(zip(relation.columns.key_names, relation.keys, strict=True))
     number = pa.array(np.arange(relation.groups))
     listed = pa.table([*columns.values(), number], names=[*columns, "#"])
-    chosen = listed.filter(_as_filter(keys, dict(relation.columns.key)))["#"].to_numpy()
+    chosen = listed.filter(_Filters(dict(relation.columns.key)).fold(positive(keys)))["#"].to_numpy()
     return relation if len(chosen) == relation.groups else relation.select_groups(chosen)
 
 

@@ -31,6 +31,7 @@ from pulse.core.keys import key_ranks
 from pulse.kernels.instants import GRAIN
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import is_over
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Node
 from pulse.operators.node import walk as nodes
 from pulse.operators.relational.scan import Scan, scans
@@ -72,7 +73,7 @@ def bounded_only(plan: Node) -> bool:
 def _needs_bound(one: Expression) -> bool:
     if isinstance(one, Arithmetic) and one.op == "/":
         return bool(columns_of(one.right))
-    return isinstance(one, Function) and one.name not in ("abs", "sqrt")
+    return isinstance(one, Function) and rules_of(one).bounded_only
 
 
 def downgrade_unknown(

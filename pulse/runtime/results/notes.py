@@ -8,7 +8,7 @@ from typing import Any
 
 from pulse.core.expression import Column, Expression, Function, walk
 from pulse.core.time import format_instant
-from pulse.language.expressions import in_degrees
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Node
 from pulse.operators.node import walk as walk_plan
 from pulse.operators.relational.scan import scans
@@ -31,7 +31,7 @@ def notes_of(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[str, ..
         for scan in scans(at.plan)
         if (instant := found[scan.stream].as_of) is not None
     }
-    return (*(as_of_note(stream, instant) for stream, instant in sorted(dated)), *_distances(plan))
+    return (*(as_of_note(stream, instant) for stream, instant in sorted(dated)), *_cautions(plan))
 
 
 def as_of_note(stream: str, instant: int) -> str:
@@ -43,23 +43,17 @@ def as_of_note(stream: str, instant: int) -> str:
     )
 
 
-def _distances(plan: Node) -> tuple[str, ...]:
-    """Return a note for every distance of columns named latitude and longitude. (``distance(…)`` of them is refused.)"""
-    found = (
+def _cautions(plan: Node) -> tuple[str, ...]:
+    """Return what functions have to say on their arguments, such as a distance of columns named latitude and longitude."""
+    calls = (
         one
         for node in walk_plan(optimise(plan))
         for expression in _expressions(tuple(getattr(node, field.name) for field in fields(node)))
         for one in walk(expression)
-        if isinstance(one, Function) and one.name in ("distance", "distance2")
+        if isinstance(one, Function)
     )
-    return tuple(
-        dict.fromkeys(
-            f"{one}: a distance in the units of its columns, which are degrees, not metres; --format ais projects positions to "
-            "x and y, in metres"
-            for one in found
-            if in_degrees(*_names(one.arguments[:2])) or in_degrees(*_names(one.arguments[2:]))
-        )
-    )
+    found = ((one, rules_of(one).caution(_names(one.arguments))) for one in calls)
+    return tuple(dict.fromkeys(f"{one}: {caution}" for one, caution in found if caution is not None))
 
 
 def _expressions(value: Any) -> Iterator[Expression]:
@@ -70,6 +64,5 @@ def _expressions(value: Any) -> Iterator[Expression]:
             yield from _expressions(one)
 
 
-def _names(pair: tuple[Expression, ...]) -> tuple[str, str]:
-    first, second = (one.name.rpartition(".")[2] if isinstance(one, Column) else "" for one in pair)
-    return first, second
+def _names(arguments: tuple[Expression, ...]) -> list[str]:
+    return [one.name.rpartition(".")[2] if isinstance(one, Column) else "" for one in arguments]

@@ -147,7 +147,7 @@ def test_a_program_is_what_the_operators_do(drawn, predicate, asked):
         (TRUE, Arithmetic("*", X, TRUE)),
         (Comparison("=", X, TRUE), X),
         (X, X),
-        (And(()), X),
+        (Not(X), X),
         (Comparison("<", Function("distance", (X, Y, X, Y)), Constant(1)), X),
     ],
 )

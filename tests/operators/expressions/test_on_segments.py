@@ -231,4 +231,4 @@ def test_too_large_for_floats() -> None:
 def test_a_parameter_that_nobody_bound_is_a_mistake_of_ours() -> None:
     for bad in (Parameter("p"), Elapsed()):
         with pytest.raises(AssertionError):
-            Evaluation(one_row([1.0])).operand(bad)
+            Evaluation(one_row([1.0])).fold(bad)

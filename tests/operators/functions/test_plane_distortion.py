@@ -17,7 +17,7 @@ from pulse.core.expression import Column, Comparison, Constant, Function
 from pulse.core.plane import Plane
 from pulse.language import parse
 from pulse.operators.expressions.on_segments import compute
-from pulse.operators.expressions.plane_distortion import distortion
+from pulse.operators.functions.plane_distortion import distortion
 from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.scan import scans
 from tests.operators.relational.test_filter import one_row, spans

@@ -1,18 +1,17 @@
-"""Attach to distances between projected positions the distortion of the projection (:class:`pulse.core.plane.Plane`)."""
+"""Attach to functions of projected positions the distortion of the projection (:class:`pulse.core.plane.Plane`)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pulse.core.expression import Expression, Function, transform
 from pulse.core.plane import Plane
+from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Node
 from pulse.operators.node import transform as transform_plan
 from pulse.operators.relational.scan import scans
 
 
-def distances_in_planes(plan: Node) -> Node:
-    """Attach the plane of the streams read to every distance; of several planes, one that is no better than any of them.
+def attach_planes(plan: Node) -> Node:
+    """Attach the plane of the streams read to functions of positions; of several planes, one that is no better than any.
 
     The reach of pairs is extended by the stretch of the plane. Where no stream has a plane nothing changes.
 
@@ -22,7 +21,7 @@ def distances_in_planes(plan: Node) -> Node:
     >>> from pulse.operators.relational.scan import Scan
     >>> scan = Scan("S", "S", Columns((), ("x", "y"), plane=Plane(0.01, 1.0)))
     >>> distance = Function("distance", (Column("S.x"), Column("S.y"), Constant(0), Constant(0)))
-    >>> distances_in_planes(Filter(scan, Comparison("<", distance, Constant(5)))).predicate.left.plane.distortion
+    >>> attach_planes(Filter(scan, Comparison("<", distance, Constant(5)))).predicate.left.plane.distortion
     0.01
     """
     plane = _of_all([one.stored.plane for one in scans(plan) if one.stored.plane is not None])
@@ -30,9 +29,7 @@ def distances_in_planes(plan: Node) -> Node:
         return plan
 
     def change(e: Expression) -> Expression:
-        if isinstance(e, Function) and e.name in ("distance", "distance2"):
-            return replace(e, plane=plane)
-        return e
+        return rules_of(e).in_plane(e, plane) if isinstance(e, Function) else e
 
     def changed(node: Node) -> Node:
         node = node.stretch_pairs(1.0 + plane.distortion)
