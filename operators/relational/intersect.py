@@ -41,6 +41,10 @@ class Intersect(Node):
 
     # -- rewriting ------------------------------------------------------------------------------------------
 
+    @property
+    def has_equation(self) -> bool:
+        return True
+
     def expanded(self) -> Node:
         columns = self.columns
         names = (*columns.key_names, *columns.modelled, *columns.unmodelled_names)

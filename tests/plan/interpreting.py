@@ -1,4 +1,4 @@
-"""Evaluates plans point by point in plain Python: the oracle of the rewrite rules.
+"""Evaluate plans point by point in plain Python: the oracle of the rewrite rules.
 
 Time runs in whole steps of a second. A relation is a dict from key values to a dict from instant to attributes; a window of
 ``n`` seconds is the mean (sum, …) of the ``n`` instants before the closing time, without a result if one of them is missing.
@@ -27,6 +27,7 @@ from pulse.core.expression import (
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.intersect import Intersect
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.mirror import Mirror
 from pulse.operators.relational.project import Project
@@ -59,10 +60,11 @@ AGGREGATES: dict[str, Callable[[list[float]], float]] = {
     "sum": sum,
     "avg": lambda values: sum(values) / len(values),
 }
+WINDOW_FUNCTIONS = AGGREGATES | {"first": lambda values: values[0], "last": lambda values: values[-1]}
 
 
 def value(e: Expression, row: Row) -> Any:
-    """An expression on the attributes of one instant."""
+    """Evaluate an expression on the attributes of one instant."""
     match e:
         case Column(name):
             return row[name]
@@ -94,7 +96,7 @@ def value(e: Expression, row: Row) -> Any:
 
 
 def interpret(node: Node, stored: Stored, given: Mapping[Node, Relation] | None = None) -> Relation:
-    """The relation that a plan gives: rows with all columns and the time, by key and instant.
+    """Return the relation that a plan gives: rows with all columns and the time, by key and instant.
 
     ``given`` holds the rows of some nodes, which are then not looked into.
     """
@@ -118,6 +120,8 @@ def interpret(node: Node, stored: Stored, given: Mapping[Node, Relation] | None 
             return _join(node, interpret(node.left, stored, given), interpret(node.right, stored, given))
         case Union():
             return _union(node, [interpret(one, stored, given) for one in node.members])
+        case Intersect():
+            return _intersect(interpret(node.left, stored, given), interpret(node.right, stored, given))
         case Window():
             below = interpret(node.input, stored, given)
             return _clean({key: _windows(node, rows) for key, rows in below.items()})
@@ -203,6 +207,15 @@ def _union(node: Union, below: list[Relation]) -> Relation:
     return out
 
 
+def _intersect(left: Relation, right: Relation) -> Relation:
+    return _clean(
+        {
+            key: {t: row for t, row in rows.items() if right.get(key, {}).get(t) == row}
+            for key, rows in left.items()
+        }
+    )
+
+
 def _mirror(node: Mirror, below: Relation) -> Relation:
     columns, other = node.columns, dict(node.swaps) | {b: a for a, b in node.swaps}
     out = dict(below)
@@ -219,17 +232,17 @@ def _windows(node: Window, rows: dict[int, Row]) -> dict[int, Row]:
     columns = node.columns
     assert isinstance(node.size, int)
     out = {}
-    for t in {at + step * SECOND for at in rows for step in range(1, 2)}:
+    for t in [last + SECOND for last in rows]:
         instants = range(t - node.size, t, SECOND)
         if all(at in rows for at in instants):
             values = [rows[at][node.argument] for at in instants]
             made = {name: rows[instants[-1]][name] for name in columns.key_names}
-            out[t] = made | {node.output: AGGREGATES[node.function](values), columns.time: t}
+            out[t] = made | {node.output: WINDOW_FUNCTIONS[node.function](values), columns.time: t}
     return out
 
 
 def _across(node: Across, below: Relation) -> Relation:
-    """Partial averages are sums and counts; where they are merged, they come as the columns of the output."""
+    """Aggregate at each instant. Partial averages are sums and counts, which a merge takes as columns of its input."""
     columns = node.columns
     argument = node.output if node.phase == "merge" else node.argument
     groups: dict[tuple[Any, ...], dict[int, list[Row]]] = {}

@@ -1,4 +1,4 @@
-"""Reads the notation of `pulse.plan.show` back into a plan, for fixtures. Streams are those of `STREAMS`."""
+"""Read the notation of `pulse.plan.show` back into a plan, for fixtures. Streams are those of `STREAMS`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _RELATIONS = {ast.Lt: "<", ast.LtE: "<=", ast.Eq: "=", ast.NotEq: "!=", ast.GtE:
 
 
 def read_expression(text: str, *, model: bool = False) -> Expression:
-    """An expression as it is printed; in a MODEL clause `t` is the elapsed time."""
+    """Read an expression as it is printed; in a MODEL clause `t` is the elapsed time."""
     python = re.sub(r"(?<![<>!])=", "==", text).replace("^", "**")
     python = re.sub(r":([a-zA-Z_]\w*)", r"parameter_.\1", python.strip())
     return _expression(ast.parse(python, mode="eval").body, model)
@@ -104,12 +104,12 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _split(text: str) -> list[str]:
-    """At commas outside parentheses."""
+    """Split at commas outside parentheses."""
     return re.split(r",\s*(?![^()]*\))", text) if text else []
 
 
 def read_plan(text: str) -> Node:
-    """A plan as `show` prints it."""
+    """Read a plan as `show` prints it."""
     lines = [(len(line) - len(line.lstrip()), line.strip()) for line in text.splitlines() if line.strip()]
 
     def build(at: int) -> tuple[Node, int]:
@@ -202,7 +202,7 @@ def _join(rest: str, inputs: list[Node]) -> Join:
 
 
 def read_cases(path: Path) -> list[tuple[str, str, str]]:
-    """Title, input and expected plan of each case of a fixture file. `-> same` expects what was given."""
+    """Read the title, input and expected plan of each case of a fixture file. `-> same` expects what was given."""
     cases = []
     for block in re.split(r"\n\s*\n", path.read_text("utf-8").strip()):
         title, *lines = block.splitlines()

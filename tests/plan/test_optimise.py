@@ -1,4 +1,4 @@
-"""Rules keep a plan's columns and its answer, on random plans and data, by an interpreter that knows nothing of rules."""
+"""Rules keep a plan's columns and its answer, on random plans and data, by an interpreter written apart from them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from pulse.core.schema import Role
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.intersect import Intersect
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.project import Project
 from pulse.operators.relational.scan import Scan
@@ -31,7 +32,7 @@ from pulse.operators.relational.union import Union
 from pulse.operators.windows.window import Window
 from pulse.plan.optimise import FINAL, RULES, optimise
 from pulse.plan.show import show
-from tests.plan.interpreting import SECOND, interpret
+from tests.plan.interpreting import AGGREGATES, SECOND, WINDOW_FUNCTIONS, interpret
 from tests.plan.reading import STREAMS
 
 numbers = st.integers(-2, 3)
@@ -40,7 +41,7 @@ streams = ("objects", "two")
 
 @st.composite
 def stored_streams(draw):
-    """A few keys each, small whole numbers at up to ten instants, with holes."""
+    """Draw a few keys for each stream, with small whole numbers at up to ten instants, with holes."""
     out = {}
     for stream in streams:
         ids = draw(st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True))
@@ -55,7 +56,7 @@ def stored_streams(draw):
 
 @st.composite
 def values(draw, node: Node, depth: int = 2) -> Expression:
-    """A number over the modelled columns, with much that can be folded."""
+    """Draw a number over the modelled columns, with much that can be folded."""
     columns = node.columns.modelled
     leaf = st.builds(Constant, numbers)
     if columns:
@@ -123,12 +124,12 @@ def predicates(draw, node: Node, depth: int = 2) -> Expression:
 
 @st.composite
 def plans(draw, depth: int = 3, alias: str = "a") -> Node:
-    """Filters, projections, joins, windows, aggregates and unions over scans; aliases tell the branches apart."""
+    """Draw nested operators of all kinds over scans; aliases tell the branches apart."""
     if depth == 0:
         stream = draw(st.sampled_from(streams))
         return Scan(stream, alias, STREAMS[stream])
-    kinds = ["filter", "filter", "range", "project", "names", "join", "join", "window", "across", "union"]
-    kind = draw(st.sampled_from(kinds))
+    once = ["range", "project", "names", "window", "across", "union", "intersect"]
+    kind = draw(st.sampled_from(["filter", "filter", "join", "join", *once]))
     below = draw(plans(depth - 1, alias + "a"))
     columns = below.columns
     match kind:
@@ -156,22 +157,21 @@ def plans(draw, depth: int = 3, alias: str = "a") -> Node:
             return Join(below, other, tuple(equal), draw(predicates(joined)))
         case "union":
             return Union((Filter(below, draw(predicates(below, 1))), below))
+        case "intersect":
+            return Intersect(below, Filter(below, draw(predicates(below, 1))))
     if not columns.modelled:
         return below
-    argument, function = (
-        draw(st.sampled_from(columns.modelled)),
-        draw(st.sampled_from(["min", "max", "sum", "avg"])),
-    )
+    argument = draw(st.sampled_from(columns.modelled))
     if kind == "window":
-        size = draw(st.integers(1, 3)) * SECOND
+        function, size = draw(st.sampled_from(list(WINDOW_FUNCTIONS))), draw(st.integers(1, 3)) * SECOND
         return Window(below, function, argument, f"{alias}.w", size, None)
     by = tuple(name for name in columns.key_names if draw(st.booleans()))
-    return Across(below, function, argument, f"{alias}.m", by)
+    return Across(below, draw(st.sampled_from(list(AGGREGATES))), argument, f"{alias}.m", by)
 
 
 @st.composite
 def following(draw) -> Node:
-    """A bound on an average distance of pairs, or at the instant, as the paper's queries have it."""
+    """Draw a bound on an average distance of pairs, or at the instant, as the paper's queries have it."""
     pairs = Join(*(Scan("objects", alias, STREAMS["objects"]) for alias in "RT"))
     distance = Function(
         "distance",
@@ -191,7 +191,7 @@ def following(draw) -> Node:
 
 @st.composite
 def unlike_pairs(draw) -> Node:
-    """A stream joined with itself on unlike keys: much that is the same under exchange of the sides, and some that is not."""
+    """Draw a stream joined with itself on unlike keys, mostly symmetric in its sides."""
     sides = [Scan("objects", alias, STREAMS["objects"]) for alias in "RT"]
     if draw(st.booleans()):
         low = draw(numbers)
@@ -232,7 +232,7 @@ def unlike_pairs(draw) -> Node:
 
 
 def check_rules(plan: Node, stored: dict) -> None:
-    """Each rule on the plan as it is, and on what the rules before it have made of it."""
+    """Apply each rule to the plan as it is, and to the result of the rules before it."""
     answer = interpret(plan, stored)
     made = plan
     for rule in (*RULES, FINAL):
@@ -271,7 +271,7 @@ def test_optimising_ends(plan) -> None:
 
 
 def test_the_interpreter() -> None:
-    """An average of two instants, a hole, a filter on the average."""
+    """Interpret an average of two instants, a hole, a filter on the average."""
     stored = {"objects": {(1,): {t * SECOND: {"x": t, "y": 0} for t in (0, 1, 3, 4)}}}
     scan = Scan("objects", "R", STREAMS["objects"])
     window = Window(scan, "avg", "R.x", "a", 2 * SECOND, None)
