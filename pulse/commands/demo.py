@@ -50,7 +50,7 @@ def demo(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise OptionError(f"--out {folder}: cannot create the folder: {e.strerror}") from None
-    shown = run(folder, rows=rows, engine=engine, master=master, say=_nothing if as_json else typer.echo)
+    shown = run(folder, rows=rows, engine=engine, master=master, echo=_nothing if as_json else typer.echo)
     if as_json:
         typer.echo(json.dumps(_facts(shown, folder, engine), indent=2, default=_plain))
 

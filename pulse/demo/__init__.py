@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pulse.demo import alert, compiling, correction, data, following, macd, models, split, windows
-from pulse.demo.telling import Say, ShownItem, Stage
+from pulse.demo.stage import Echo, ShownItem, Stage
 from pulse.session import Session
 
 __all__ = ["Shown", "run"]
@@ -36,17 +36,17 @@ def run(
     reports: int | str = data.REPORTS,
     engine: str = "local",
     master: str = "local[*]",
-    say: Say,
+    echo: Echo,
 ) -> Shown:
     """Run the demo in ``folder``; return its output."""
     begin = time.perf_counter()
-    compiled = compiling.compile_all(say)
+    compiled = compiling.compile_all(echo)
     with Session(master, engine=engine) as session:
         if engine == "spark":
             before = time.perf_counter()
             version = session.spark.version  # starts Spark now, so that the start is not counted below
-            say(f"Spark {version} started in {time.perf_counter() - before:.1f} s")
-        stage = Stage(session, folder, say, began=begin)
+            echo(f"Spark {version} started in {time.perf_counter() - before:.1f} s")
+        stage = Stage(session, folder, echo, began=begin)
         made = data.make(stage, rows, reports)
         models.fit(stage, made)
         macd.ask(stage, made)
@@ -59,18 +59,18 @@ def run(
     shown = Shown(
         page, stage.pictures if stage.draws else None, stage.scenes, compiled, time.perf_counter() - begin
     )
-    _end(shown, folder, say)
+    _end(shown, folder, echo)
     return shown
 
 
-def _end(shown: Shown, folder: Path, say: Say) -> None:
+def _end(shown: Shown, folder: Path, echo: Echo) -> None:
     """Print how long the demo took, and where its files are."""
-    say(f"\nall of it took {shown.seconds:.0f} s")
-    say(f"the page:     {shown.page}")
+    echo(f"\nall of it took {shown.seconds:.0f} s")
+    echo(f"the page:     {shown.page}")
     if shown.pictures is not None:
-        say(f"the pictures: {shown.pictures}")
+        echo(f"the pictures: {shown.pictures}")
     prices = folder / "prices"
-    say(f"the models:   {folder}; try `pulse info {prices}`, or")
-    say(
+    echo(f"the models:   {folder}; try `pulse info {prices}`, or")
+    echo(
         f'`pulse query --stream S={prices} "select symbol, max(price) as top from S[size 60 advance 60] group by symbol"`'
     )

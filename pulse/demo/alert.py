@@ -14,7 +14,7 @@ from pulse.core.arrays import FloatArray
 from pulse.core.time import parse_instant
 from pulse.demo.following import clock
 from pulse.demo.queries import COLLISION
-from pulse.demo.telling import Scene, Stage, timed
+from pulse.demo.stage import Scene, Stage, timed
 from pulse.plot import Foretold, plot_prediction
 from pulse.runtime.jobs.alerts import CAME_TRUE, MOVED, PREDICTED, WITHDRAWN, Alert, Alerts
 from pulse.runtime.jobs.toml import Job, SinkJob, StreamJob
@@ -39,7 +39,7 @@ def show(stage: Stage) -> None:
             alerts, status = predict(folder)
         _show_alerts(scene, alerts)
         tally = status.tally
-        scene.say(
+        scene.echo(
             f"{tally.tuples:,} reports in {taken[0]:.2f} s; {tally.validated:,} of them agreed with the models and needed "
             f"no more work, {tally.violations:,} did not and were solved again."
         )
@@ -72,7 +72,7 @@ def _show_alerts(scene: Scene, alerts: list[Alert]) -> None:
         who = " and ".join(map(str, one.key))
         minutes = None if ahead is None else round(ahead / 60, 1)
         rows.append([clock(one.now), one.what, who, clock(one.begin), clock(one.end), minutes])
-    scene.table(["said at", "what", "pair", "from", "to", "minutes ahead"], rows)
+    scene.table(["emitted at", "what", "pair", "from", "to", "minutes ahead"], rows)
 
 
 def predict(folder: Path) -> tuple[list[Alert], Status]:

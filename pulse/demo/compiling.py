@@ -95,28 +95,28 @@ def compile_one(name: str) -> float:
     return time.process_time() - begin
 
 
-def compile_all(say: Callable[[str], None], names: Sequence[str] = NEEDED) -> float:
+def compile_all(echo: Callable[[str], None], names: Sequence[str] = NEEDED) -> float:
     """Compile those of these kernels that the cache lacks; return the seconds it took."""
     begin = time.perf_counter()
     lacking = missing(names)
     if len(lacking) < 2:
         return 0.0
     processes = min(cores(), len(lacking))
-    say(
+    echo(
         f"compiling {len(lacking)} kernels on {processes} core{'s' * (processes > 1)}: "
         "a minute or two, and only on the first run"
     )
     pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
     try:
-        _await([pool.submit(compile_one, name) for name in lacking], say, begin)
+        _await([pool.submit(compile_one, name) for name in lacking], echo, begin)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # start nothing more after an interruption
     seconds = time.perf_counter() - begin
-    say(f"  compiled in {seconds:.0f} s")
+    echo(f"  compiled in {seconds:.0f} s")
     return seconds
 
 
-def _await(running: Sequence[Future[float]], say: Callable[[str], None], begin: float) -> None:
+def _await(running: Sequence[Future[float]], echo: Callable[[str], None], begin: float) -> None:
     """Wait until all are done, with progress messages; the slowest takes as long as all others together."""
     left = set(running)
     while left:
@@ -124,4 +124,4 @@ def _await(running: Sequence[Future[float]], say: Callable[[str], None], begin: 
         for one in done:
             one.result()
         if left:
-            say(f"  {len(running) - len(left)} of {len(running)} after {time.perf_counter() - begin:.0f} s")
+            echo(f"  {len(running) - len(left)} of {len(running)} after {time.perf_counter() - begin:.0f} s")

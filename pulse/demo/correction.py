@@ -13,7 +13,7 @@ from pulse.demo.data import Data
 from pulse.demo.following import clock
 from pulse.demo.macd import window
 from pulse.demo.queries import LONG, MACD, SHORT
-from pulse.demo.telling import Stage, timed
+from pulse.demo.stage import Stage, timed
 from pulse.plot import plot_revised
 
 _AROUND = 150.0  # seconds of the picture, before and after
@@ -34,7 +34,7 @@ def show(stage: Stage, data: Data) -> None:
     tick = wrong_tick(data)
     right = round(tick.price * 0.995, 2)
     with stage.scene("A correction: one price was recorded wrongly", "correction") as scene:
-        scene.say(f"{tick.symbol} at {clock(tick.at)}: {tick.price:.2f} should have been {right:.2f}.")
+        scene.echo(f"{tick.symbol} at {clock(tick.at)}: {tick.price:.2f} should have been {right:.2f}.")
         with timed() as revising:
             outcome = session.revise(folder, revision(tick, right), keep=True)
         options: dict[str, Any] = {"streams": {"S": folder}, "short": SHORT, "long": LONG}
@@ -52,7 +52,7 @@ def show(stage: Stage, data: Data) -> None:
                 ["what changed of MACD", f"{fresh:,} of {after.num_rows:,} answers", round(asking[0], 2)],
             ],
         )
-        scene.say(
+        scene.echo(
             "Only answers whose windows hold the corrected price changed; the version before is kept, so that "
             "AS OF and --version still give what was known then."
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pulse.datasets.generators.generate import GeneratedSummary, generate
-from pulse.demo.telling import Stage
+from pulse.demo.stage import Stage
 
 SEED = 7
 SYMBOLS = 50

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pulse.datasets.generators.vessels import Following
 from pulse.demo.data import Data
 from pulse.demo.queries import FOLLOWING
-from pulse.demo.telling import Stage, timed
+from pulse.demo.stage import Stage, timed
 from pulse.plot import Together
 from pulse.store.model import Model
 
@@ -38,7 +38,7 @@ def ask(stage: Stage, data: Data) -> None:
         listed = stretches(found)
         true = [one for one in data.of_vessels.following if one.end - one.start >= _WINDOW]
         met = sum(any(_is(one, of) for of in listed) for one in true)
-        scene.say(
+        scene.echo(
             f"{len(listed):,} stretches of {len({(one.one, one.other) for one in listed}):,} pairs, found in {taken[0]:.2f} s; "
             f"of the {len(true)} times that one truly followed another, {met} are among them."
         )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pulse.demo.data import Data
 from pulse.demo.queries import LONG, MACD, RISING, SHORT
-from pulse.demo.telling import Stage, timed
+from pulse.demo.stage import Stage, timed
 from pulse.plot import plot_answer
 
 _ROUNDING = 1e-11
@@ -50,7 +50,7 @@ def ask(stage: Stage, data: Data) -> None:
             ],
             grouped=["answers", "rising", "wrong though certain"],
         )
-        scene.say(
+        scene.echo(
             f"The largest error is {figures['error']:.2g}, certified is {figures['certified']:.2g}; "
             f"outside its certificate: {figures['outside']}."
         )

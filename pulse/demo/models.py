@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.demo.data import Data
-from pulse.demo.telling import Stage, timed
+from pulse.demo.stage import Stage, timed
 from pulse.store.model import Model
 
 _MINUTES = 4  # of the picture
@@ -47,7 +47,7 @@ def fit(stage: Stage, data: Data) -> None:
             rows,
             grouped=["tuples", "segments", "tuples per segment"],
         )
-        scene.say("The truth is never further from a model than its certified error, at any instant.")
+        scene.echo("The truth is never further from a model than its certified error, at any instant.")
         _picture(stage, scene, data)
 
 

@@ -15,7 +15,7 @@ from pulse.demo.following import clock
 from pulse.demo.macd import window
 from pulse.demo.models import PRICE
 from pulse.demo.queries import LONG, MACD, SHORT
-from pulse.demo.telling import Stage
+from pulse.demo.stage import Stage
 from pulse.plot import plot_answer
 
 _SYMBOL = "AAC"
@@ -33,7 +33,7 @@ def show(stage: Stage, data: Data) -> None:
     table.write_text(f"symbol,t,ratio\n{_SYMBOL},{format_instant(at).removesuffix('Z')},4:1\n")
     with stage.scene("A split: four shares for one", "split") as scene:
         scene.wrote(table)
-        scene.say(f"{_SYMBOL} splits at {clock(at)}: from then on its price is a quarter.")
+        scene.echo(f"{_SYMBOL} splits at {clock(at)}: from then on its price is a quarter.")
         requests: list[tuple[str, pa.Table, dict[str, Any]]] = [
             ("unsplit", own, {}),
             ("split-announced", split, {"splits": table}),
@@ -52,7 +52,7 @@ def show(stage: Stage, data: Data) -> None:
             rows.append([what, answers[name].num_rows, wrong, round(largest, 3)])
         head = ["MACD where", "answers", "outside their certificate", "largest swing"]
         scene.table(head, rows, grouped=head[1:3])
-        scene.say(
+        scene.echo(
             "With the accent every answer is that of the stock as if it had not split, in the new units of its price; "
             "without it the fall looks like a crash until the long window has passed."
         )

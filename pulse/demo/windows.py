@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulse.demo.queries import RISING
-from pulse.demo.telling import Stage, timed
+from pulse.demo.stage import Stage, timed
 from pulse.plot import plot_sweep
 
 SHORTS = [5, 10, 15, 20, 30]
@@ -19,7 +19,7 @@ def ask(stage: Stage) -> None:
         with timed() as taken:
             table = swept.summary()
         best = table.sort_by([("diff_mean", "descending")]).slice(0, 3).to_pylist()
-        scene.say(
+        scene.echo(
             f"{table.num_rows} pairs of windows in {taken[0]:.2f} s, in one pass; the widest mean rises are:"
         )
         rows = []

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pulse import cli
 from pulse.demo import Shown, alert, run
 from pulse.demo.compiling import NEEDED, compile_all, entry, missing
-from pulse.demo.telling import PAGE
+from pulse.demo.stage import PAGE
 from pulse.store.model import Model
 from tests.plot.pages import check_page, check_shown
 
@@ -28,7 +28,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shown, str]:
     pytest.importorskip("matplotlib")
     folder = tmp_path_factory.mktemp("demo")
     said: list[str] = []
-    shown = run(folder, rows="300k", reports="60k", say=said.append)
+    shown = run(folder, rows="300k", reports="60k", echo=said.append)
     return shown, "\n".join(said)
 
 
@@ -97,7 +97,7 @@ def test_the_page_ties_it_together(done: tuple[Path, str]) -> None:
 def test_for_programs_scene_by_scene(ran: tuple[Shown, str], monkeypatch: pytest.MonkeyPatch) -> None:
     shown, said = ran
     folder = shown.page.parent
-    monkeypatch.setattr("pulse.demo.run", lambda *_, say, **__: say("for people") or shown)
+    monkeypatch.setattr("pulse.demo.run", lambda *_, echo, **__: echo("for people") or shown)
     ended = CliRunner().invoke(cli.app, ["demo", "--out", str(folder), "--json"])
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
@@ -107,7 +107,7 @@ def test_for_programs_scene_by_scene(ran: tuple[Shown, str], monkeypatch: pytest
     assert told["seconds"] >= sum(one["seconds"] for one in scenes.values()) > 0
     for one in scenes.values():
         assert all(Path(file).exists() for file in one["files"])
-        assert all(sentence in said for sentence in one["said"])
+        assert all(sentence in said for sentence in one["sentences"])
     (macd,) = scenes["macd"]["tables"][0]
     assert macd["wrong though certain"] == 0
     assert [len(one["tables"]) for one in scenes.values()] == [1] * len(SCENES)
@@ -139,7 +139,7 @@ def test_once_more_without_matplotlib_there_are_tables_and_a_word_how_to_get_pic
     shutil.copytree(done[0], folder)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     said: list[str] = []
-    run(folder, rows="150k", reports="40k", say=said.append)
+    run(folder, rows="150k", reports="40k", echo=said.append)
     text = (folder / PAGE).read_text(encoding="utf-8")
     parsed = check_page(text)
     assert not parsed.all("img")

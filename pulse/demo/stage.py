@@ -14,7 +14,7 @@ from pulse.plot.picture import Draw, both_widths
 from pulse.plot.style import HOW, require
 from pulse.session import Session
 
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 PAGE = "demo.html"
 PICTURES = "pictures"
@@ -25,7 +25,7 @@ class ShownItem(NamedTuple):
 
     name: str
     title: str
-    said: list[str]
+    sentences: list[str]
     tables: list[list[dict[str, Any]]]
     files: list[str]
     seconds: float
@@ -42,16 +42,16 @@ class Scene:
     tables: list[list[dict[str, Any]]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
-    def say(self, text: str) -> None:
+    def echo(self, text: str) -> None:
         """Print a sentence."""
-        self.stage.say(f"  {text}")
+        self.stage.echo(f"  {text}")
         self.blocks.append(text)
 
     def table(self, head: list[str], rows: list[list[Any]], *, grouped: Collection[str] = ()) -> None:
         """Print a small table; ``grouped`` names columns of counts, whose digits are grouped by threes."""
         made = Table.of(head, rows, grouped=grouped)
         for line in made.lines():
-            self.stage.say(f"    {line}")
+            self.stage.echo(f"    {line}")
         self.blocks.append(made)
         self.tables.append([dict(zip(head, row, strict=True)) for row in rows])
 
@@ -80,7 +80,7 @@ class Stage:
 
     session: Session
     folder: Path
-    say: Say
+    echo: Echo
     sections: list[Section] = field(default_factory=list)
     scenes: list[ShownItem] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
@@ -92,7 +92,7 @@ class Stage:
             self.draws = True
             self.pictures.mkdir(exist_ok=True)
         except PlotError:
-            self.say(
+            self.echo(
                 f"matplotlib is not installed, so there will be tables and no pictures; to get them: {HOW}"
             )
 
@@ -104,14 +104,14 @@ class Stage:
     def scene(self, title: str, name: str) -> Iterator[Scene]:
         """Run a scene: print its title, its content, and how long it took."""
         begin = time.perf_counter()
-        self.say(f"\n{title}")
+        self.echo(f"\n{title}")
         scene = Scene(title, name, self)
         yield scene
         seconds = time.perf_counter() - begin
         self.sections.append(Section(title, tuple(scene.blocks), name))
         sentences = [one for one in scene.blocks if isinstance(one, str)]
         self.scenes.append(ShownItem(name, title, sentences, scene.tables, scene.files, seconds))
-        self.say(f"  ({seconds:.1f} s)")
+        self.echo(f"  ({seconds:.1f} s)")
 
     def write_page(self) -> Path:
         """Write all scenes to one page."""
