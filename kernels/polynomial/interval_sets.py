@@ -19,7 +19,6 @@ from pulse.kernels._jit import (
     IN2,
     IN_BYTE1,
     IN_INT1,
-    OUT1,
     OUT2,
     OUT_BYTE1,
     OUT_INT1,
@@ -182,14 +181,6 @@ def _complement(a_offsets, a_bounds, a_ends, lo, hi, offsets, bounds, ends):
         offsets[i + 1] = at
 
 
-@kernel(IN_INT1, IN2, OUT1)
-def _measure(offsets, bounds, out):
-    for i in range(len(out)):
-        out[i] = 0.0
-        for j in range(offsets[i], offsets[i + 1]):
-            out[i] += bounds[j, 1] - bounds[j, 0]
-
-
 def union(a: IntervalSets, b: IntervalSets) -> IntervalSets:
     """Unite sets row by row: ``OR``.
 
@@ -229,14 +220,6 @@ def full(lo: Array, hi: Array) -> IntervalSets:
     offsets = np.concatenate(([0], np.cumsum(some))).astype(np.int64)
     bounds = np.ascontiguousarray(np.stack((lo[some], hi[some]), axis=1))
     return IntervalSets(offsets, bounds, np.full(len(bounds), LOWER, dtype=np.uint8))
-
-
-def measure(a: IntervalSets) -> Array:
-    """Return the total length of each row's set; instants have length 0."""
-    a = _checked(a)
-    out = np.empty(len(a.offsets) - 1)
-    _measure(a.offsets, a.bounds, out)
-    return out
 
 
 def trim(offsets: Integers, bounds: Array, ends: Bytes) -> IntervalSets:

@@ -11,8 +11,7 @@ envelope of three piecewise functions of the closing time::
 
 Each candidate is valid for ``t`` in ``[s, s + size)``; a monotone deque makes a step function of them in O(n). Ties go
 to tail, step, head in this order, which is the earliest source. At an instant where M jumps the piecewise form has
-the limit from the right; :func:`sliding_extremum_at` is exact there too. Points (semantics 1.2) between pieces that
-meet are candidates like others; they cover nothing.
+the limit from the right. Points (semantics 1.2) between pieces that meet are candidates like others; they cover nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from pulse.kernels._jit import (
     INT,
     OUT1,
     OUT2,
-    OUT_BYTE1,
     OUT_INT1,
     OUT_INT2,
     device,
@@ -43,14 +41,12 @@ from pulse.kernels.pieces.align import pieces_of
 from pulse.kernels.pieces.envelope import ascending, coefficients_of, merge_runs
 from pulse.kernels.polynomial.arithmetic import horner, magnitude
 from pulse.kernels.polynomial.extrema import critical_points_row, extrema_work
-from pulse.kernels.status import OK, UNCOVERED
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _TABLE = types.Tuple((IN_INT1, IN1, IN1, IN2))
 _PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT2, OUT_INT1))
-_FOUND = types.Tuple((OUT1, OUT_INT1, OUT_BYTE1))
 _CLEAR = (
     16 * 2.220446049250313e-16
 )  # relative to a line's magnitude: far more than the rounding of its value and a step's
@@ -309,81 +305,6 @@ def _split(table, offsets, size, upper, parts, spans):
             spans[3 * g + part, 1] = counts[part]
 
 
-@device
-def _end_value(table, p, at):
-    """Evaluate piece ``p`` at instant ``(at, 0)``, which lies in its closed range up to rounding."""
-    ref, lo, hi, c = table
-    return horner(c, p, c.shape[1], min(max(seconds_between(ref[p], at), lo[p]), hi[p]))
-
-
-@device
-def _answer_chain(table, chain, candidates, window, closing, requested, out):
-    """Evaluate the windows from ``requested[0]`` on that close before or at the end of a chain; return the next one."""
-    ref, lo, hi, _ = table
-    begin, end = chain
-    source, at, value, queue, n = candidates
-    size, upper = window
-    values, sources, status = out
-    first, last, entered = 0, 0, 0
-    tail, head = begin, begin
-    q = requested[0]
-    while q < requested[1] and not _later(ref[end - 1], hi[end - 1], closing[q], 0.0):
-        closes = closing[q]
-        opens = closes - size
-        if _later(opens, 0.0, ref[begin], lo[begin]):
-            q += 1
-            continue
-        while _later(ref[head], hi[head], closes, 0.0):
-            head = _next_range(table, head + 1, end)
-        while tail < head and not _later(opens, 0.0, ref[tail], hi[tail]):
-            tail = _next_range(table, tail + 1, end)
-        while entered < n and _later(ref[source[entered]], at[entered], closes, 0.0):
-            while last > first and _better(value[entered], value[queue[last - 1]], upper):
-                last -= 1
-            queue[last] = entered
-            last += 1
-            entered += 1
-        while first < last:
-            f = queue[first]
-            own = ref[source[f]]
-            is_point = lo[source[f]] == hi[source[f]]
-            # A point at the opening instant is in the window; other values there are in the tail, or before it.
-            if _later(opens, 0.0, own, at[f]) or (is_point and not _later(own, at[f], opens, 0.0)):
-                break
-            first += 1
-        best, holder = _end_value(table, tail, opens), tail
-        if first < last and _better(value[queue[first]], best, upper):
-            best, holder = value[queue[first]], source[queue[first]]
-        latest = _end_value(table, head, closes)
-        if _better(latest, best, upper):
-            best, holder = latest, head
-        values[q], sources[q], status[q] = best, holder, OK
-        q += 1
-    return q
-
-
-@kernel(_TABLE, IN_INT1, INT, BOOL, IN_INT1, IN_INT1, _FOUND)
-def _answer(table, offsets, size, upper, closing, closing_offsets, out):
-    ref, lo, hi, c = table
-    k = c.shape[1]
-    room = _room(offsets, k)
-    found = (np.empty(room, np.int64), np.empty(room), np.empty(room))
-    queue = np.empty(room, np.int64)
-    work = (extrema_work(k), np.empty(k + 1))
-    for g in range(len(offsets) - 1):
-        q, stop = closing_offsets[g], closing_offsets[g + 1]
-        p = _next_range(table, offsets[g], offsets[g + 1])
-        while p < offsets[g + 1] and q < stop:
-            end = _chain_end(table, p, offsets[g + 1])
-            before = p
-            if p > offsets[g] and lo[p - 1] == hi[p - 1] and meets(ref[p - 1], hi[p - 1], ref[p], lo[p]):
-                before = p - 1  # a point at which the chain starts
-            n = _candidates(table, before, end, upper, work, found)
-            candidates = (found[0], found[1], found[2], queue, n)
-            q = _answer_chain(table, (p, end), candidates, (size, upper), closing, (q, stop), out)
-            p = _next_range(table, end, offsets[g + 1])
-
-
 def sliding_extremum(
     ref: Integers,
     lo: Array,
@@ -426,47 +347,6 @@ def sliding_extremum(
     found = merge_runs((part_ref, part_c), runs, spans, np.arange(0, len(spans) + 1, 3), upper)
     at = found.source
     return SlidingPieces(found.offsets, part_ref[at], found.lo, found.hi, part_c[at], origin[at])
-
-
-def sliding_extremum_at(
-    ref: Integers,
-    lo: Array,
-    hi: Array,
-    c: Array,
-    offsets: Integers,
-    size_us: int,
-    closing: Integers,
-    closing_offsets: Integers,
-    *,
-    upper: bool = False,
-) -> tuple[Array, Integers, npt.NDArray[np.uint8]]:
-    """Return ``(values, source, status)`` of the windows that close at ``closing``, in one pass, O(n + m).
-
-    Group ``g`` is evaluated at ``closing[closing_offsets[g]:closing_offsets[g + 1]]``, microseconds, not descending. Where
-    the window is not covered the status is UNCOVERED, the value 0 and the source -1.
-
-    >>> one = np.array([[0.0, 1.0]])
-    >>> two_seconds, requested = 2_000_000, np.array([1_000_000, 5_000_000])
-    >>> sliding_extremum_at(np.array([0]), np.array([0.0]), np.array([9.0]), one, np.array([0, 1]), two_seconds,
-    ...                     requested, np.array([0, 2]))
-    (array([0., 3.]), array([-1,  0]), array([6, 0], dtype=uint8))
-    """
-    table, offsets = _checked(ref, lo, hi, c, offsets)
-    closing = np.ascontiguousarray(closing, dtype=np.int64)
-    if closing.ndim != 1:
-        raise ValueError(f"closing: expected one dimension, got shape {closing.shape}")
-    closing_offsets = ascending("closing_offsets", closing_offsets, len(closing))
-    if len(closing_offsets) != len(offsets):
-        raise ValueError(
-            f"closing_offsets: expected {len(offsets)} entries, like offsets, got {len(closing_offsets)}"
-        )
-    descends = np.diff(closing) < 0
-    descends[closing_offsets[(closing_offsets > 0) & (closing_offsets < len(closing))] - 1] = False
-    if descends.any():
-        raise ValueError("closing: expected instants that do not descend within a group")
-    found = (np.zeros(len(closing)), np.full(len(closing), -1), np.full(len(closing), UNCOVERED, np.uint8))
-    _answer(table, offsets, _checked_size(size_us), upper, closing, closing_offsets, found)
-    return found
 
 
 def _checked(

@@ -213,13 +213,6 @@ def candidates(spec: PredictSpec, columns: Mapping[str, FloatArray]) -> Candidat
     return Candidates(out, rules)
 
 
-def coefficients_of(made: Candidates) -> FloatArray:
-    """Gather the candidates' coefficients as one array ``[n, A, K]``."""
-    columns = np.vstack([made.columns, np.zeros(made.columns.shape[1])])  # row -1: zeros
-    taken: FloatArray = np.moveaxis(columns[made.rules[:, 2:]], 2, 0)
-    return taken
-
-
 def expand(expression: Expression, columns: Mapping[str, Any], name: str) -> Terms:
     """Expand a formula for attribute ``name`` into powers of the elapsed time.
 

@@ -35,16 +35,6 @@ from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError, OperatorError
 
 
-def integral_samples(
-    relation: Relation, function: str, argument: str, output: str, size: int, every: int, columns: Columns
-) -> Samples:
-    """Compute ``sum`` or ``avg`` of an attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds).
-
-    The output's attributes are those of ``columns``: the keys, and ``output``.
-    """
-    return integrals_samples(relation, function, argument, [(output, size, columns)], every)[0]
-
-
 def integrals_samples(
     relation: Relation,
     function: str,
@@ -52,9 +42,10 @@ def integrals_samples(
     windows: Sequence[tuple[str, int, Columns]],
     every: int,
 ) -> list[Samples]:
-    """Compute several windows ``(output, size, columns)`` on one attribute in one pass, as :func:`integral_samples`.
+    """Compute ``sum`` or ``avg`` of an attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds).
 
-    A further window costs a fraction of the first if its size has the same remainder modulo ``every``.
+    All ``windows`` ``(output, size, columns)`` take one pass; an output's attributes are its columns: the keys, and itself. A
+    further window costs a fraction of the first if its size has the same remainder modulo ``every``.
     """
     if function not in ("sum", "avg"):
         raise OperatorError(f"window: expected sum or avg, got '{function}'")

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame as DataFrame  # upper layers take the type from here
-from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -66,21 +65,6 @@ def fitted_to_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Cast the batch to the exact Arrow types of :func:`spark_struct`."""
     wanted = pa.schema([(field.name, _widened(field)) for field in batch.schema])
     return batch if batch.schema.types == wanted.types else batch.cast(wanted)
-
-
-def to_spark(batch: SegmentBatch, spark: SparkSession) -> DataFrame:
-    """Convert the segments to a DataFrame."""
-    table = pa.Table.from_batches([for_spark(batch)])
-    return spark.createDataFrame(table, schema=spark_schema(batch.schema, batch.bookkeeping))
-
-
-def from_spark(frame: DataFrame, schema: StreamSchema, *, at_rest: bool = True) -> SegmentBatch:
-    """Collect the DataFrame's segments in one batch.
-
-    **Runs the query and brings all its rows to the driver**: for results and small models. Work on large ones with
-    ``frame.mapInArrow`` and :meth:`SegmentBatch.from_arrow` in the workers.
-    """
-    return SegmentBatch.from_arrow(frame.toArrow(), schema, at_rest=at_rest)
 
 
 def arrow_schema_of(frame: DataFrame) -> pa.Schema:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from pulse.core.segment.order import Ranges, find_overlap
 from pulse.kernels.instants import tolerance
-from pulse.kernels.status import OK, UNCOVERED
-from pulse.kernels.windows.extremum import sliding_extremum, sliding_extremum_at
+from pulse.kernels.windows.extremum import sliding_extremum
 from tests import naive
 from tests.strategies import EPOCH_US, SCALES, coefficients, functions
 
@@ -78,38 +77,6 @@ def test_the_pieces_are_the_extremum_at_every_closing_time(case, upper):
                 assert abs(value - expected) <= slack(pieces, at, size)
 
 
-@given(cases(), st.booleans(), st.data())
-def test_the_sampled_form_is_exact_at_every_instant_jumps_included(case, upper, data):
-    parts, ref, lo, hi, c, offsets, size = case
-    closing, closing_offsets = [], [0]
-    for f in parts:
-        edges = sorted({t + shift for r in f.ranges for t in r for shift in (0, size)})
-        between = data.draw(st.lists(st.integers(edges[0] - 3, edges[-1] + 3), max_size=5)) if edges else []
-        closing += sorted(edges + between)
-        closing_offsets.append(len(closing))
-    values, source, status = sliding_extremum_at(
-        ref,
-        lo,
-        hi,
-        c,
-        offsets,
-        size,
-        np.array(closing, dtype=np.int64),
-        np.array(closing_offsets),
-        upper=upper,
-    )
-    for g in range(len(parts)):
-        pieces = pieces_of(case, g)
-        for q in range(closing_offsets[g], closing_offsets[g + 1]):
-            expected = naive.window_extremum(pieces, Fraction(closing[q]), size, upper)
-            if expected is None:
-                assert (values[q], source[q], status[q]) == (0.0, -1, UNCOVERED)
-            else:
-                assert status[q] == OK
-                assert offsets[g] <= source[q] < offsets[g + 1]
-                assert abs(Fraction(values[q]) - expected) <= slack(pieces, closing[q], size)
-
-
 def one_group(lo, hi, c, size, **options):
     n = len(lo)
     return sliding_extremum(
@@ -144,23 +111,9 @@ def test_both_values_at_a_jump_count():
     assert ((low.ref - EPOCH_US) / 1e6 + low.lo).tolist()[:2] == [2.0, 4.0]
 
 
-def test_a_point_at_the_opening_counts_and_what_came_before_it_does_not():
-    ref, lo, hi = np.full(3, EPOCH_US), np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 2.0])
-    table = (ref, lo, hi, np.array([[0.0], [1.0], [2.0]]), np.array([0, 3]))
-    asked = EPOCH_US + np.array([1_000_000, 1_500_000, 2_000_000])
-    values, source, status = sliding_extremum_at(*table, 1_000_000, asked, np.array([0, 3]))
-    assert status.tolist() == [OK, OK, OK]
-    assert (values.tolist(), source.tolist()) == ([0.0, 0.0, 1.0], [0, 0, 1])
-
-
-def test_a_window_as_long_as_the_data_has_one_instant_and_a_longer_one_none():
-    table = (np.array([EPOCH_US]), np.array([0.0]), np.array([5.0]), np.array([[1.0, 1.0]]), np.array([0, 1]))
-    assert len(sliding_extremum(*table, 5_000_000).ref) == 0
-    asked = EPOCH_US + np.array([4_999_999, 5_000_000, 5_000_001])
-    values, _, status = sliding_extremum_at(*table, 5_000_000, asked, np.array([0, 3]))
-    assert status.tolist() == [UNCOVERED, OK, UNCOVERED]
-    assert values[1] == 1.0
-    assert (sliding_extremum_at(*table, 5_000_001, asked, np.array([0, 3]))[2] == UNCOVERED).all()
+def test_a_window_as_long_as_the_data_has_no_range():
+    assert len(one_group([0.0], [5.0], [[1.0, 1.0]], 5_000_000).ref) == 0
+    assert len(one_group([0.0], [5.0], [[1.0, 1.0]], 4_999_999).ref) == 1
 
 
 def test_nothing_gives_nothing():
@@ -170,7 +123,6 @@ def test_nothing_gives_nothing():
         found = sliding_extremum(*none, offsets, 1)
         assert found.offsets.tolist() == offsets.tolist()
         assert found.c.shape == (0, 2)
-        assert all(len(x) == 0 for x in sliding_extremum_at(*none, offsets, 1, none[0], offsets))
 
 
 @pytest.mark.parametrize(
@@ -178,25 +130,13 @@ def test_nothing_gives_nothing():
     [
         ({"size_us": 0}, "positive"),
         ({"c": [[np.inf]]}, "finite numbers"),
-        ({"closing": [2, 1]}, "do not descend"),
-        ({"closing_offsets": [0, 1, 2]}, "like offsets"),
-        ({"closing_offsets": [0, 3]}, "ascending numbers"),
-        ({"closing": [[1, 2]]}, "one dimension"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, words):
-    sound = {
-        "ref": [0],
-        "lo": [0.0],
-        "hi": [1.0],
-        "c": [[1.0]],
-        "offsets": [0, 1],
-        "closing": [1, 2],
-        "closing_offsets": [0, 2],
-    }
+    sound = {"ref": [0], "lo": [0.0], "hi": [1.0], "c": [[1.0]], "offsets": [0, 1]}
     arguments = {name: np.array(x) for name, x in (sound | change).items() if name != "size_us"}
     with pytest.raises(ValueError, match=words):
-        sliding_extremum_at(**arguments, size_us=change.get("size_us", 1))
+        sliding_extremum(**arguments, size_us=change.get("size_us", 1))
 
 
 def test_an_extremum_does_not_overlap_itself_where_a_far_reference_rounds_a_crossing():

@@ -7,16 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.windows.extremum import sliding_extremum_at
 from pulse.kernels.windows.extremum_on_grid import window_extremum_every
+from tests import naive
 from tests.strategies import EPOCH_US, SCALES, coefficients, functions
 
 SECOND = 1_000_000
 
 
+def extrema(pieces, c, closing, size, upper):
+    """The extremum of each window of one function, None where it is not covered."""
+    whole = [(int(ref), row, int(begin), int(end)) for (ref, begin, end), row in zip(pieces, c, strict=True)]
+    found = [naive.window_extremum(whole, Fraction(int(t)), size, upper) for t in closing]
+    return [None if one is None else float(one) for one in found]
+
+
 @given(st.data(), st.sampled_from(SCALES[:3]), st.integers(1, 4), st.booleans())
 def test_windows_equal_those_asked_one_by_one(data, scale, k, upper):
-    """The kernel that takes any closing times, held against exact fractions in its own test, is the oracle."""
+    """Each window by itself, in exact fractions, is the oracle."""
     f = data.draw(functions(scale, max_pieces=8))
     n = len(f.ranges)
     c = data.draw(coefficients(f, scale, k))
@@ -40,14 +47,11 @@ def test_windows_equal_those_asked_one_by_one(data, scale, k, upper):
     ends = [t for one in f.ranges for t in one] or [0]
     closing = np.arange(-(-ends[0] // advance) * advance, ends[-1] + 1, advance)
 
-    def asked(values, largest):
-        return sliding_extremum_at(
-            f.ref, f.lo, f.hi, values, [0, n], size, closing, [0, len(closing)], upper=largest
-        )
-
-    values, _, status = asked(c, upper)
-    widths, doubt = asked(err[:, None], True)[0], asked(3.0 - codes[:, None], True)[0]
-    assert set(mine) == set(closing[status == 0].tolist())
+    pieces = [(ref, *one) for ref, one in zip(f.ref, f.ranges, strict=True)]
+    values = extrema(pieces, c, closing, size, upper)
+    widths = extrema(pieces, err[:, None], closing, size, True)
+    doubt = extrema(pieces, 3.0 - codes[:, None], closing, size, True)
+    assert set(mine) == {t for t, value in zip(closing.tolist(), values, strict=True) if value is not None}
     largest = max(
         (
             abs(x) * max(abs(a), abs(b)) ** j
@@ -87,17 +91,11 @@ def test_many_short_lines_to_a_pane(k, upper):
         ]
     )
     assert len(closing) > 5
-
-    def asked(values, largest):
-        found, _, status = sliding_extremum_at(
-            ref, lo, hi, values, [0, 400], size, closing, [0, len(closing)], upper=largest
-        )
-        assert not status.any()
-        return found
-
-    np.testing.assert_allclose(made.values, asked(c, upper), rtol=1e-12)
-    np.testing.assert_array_equal(made.err, asked(err[:, None], True))
-    np.testing.assert_array_equal(made.certainty, 3 - asked(3.0 - codes[:, None], True))
+    pieces = list(zip(ref, EPOCH_US + begin, EPOCH_US + begin + lengths, strict=True))
+    np.testing.assert_allclose(made.values, extrema(pieces, c, closing, size, upper), rtol=1e-12)
+    np.testing.assert_array_equal(made.err, extrema(pieces, err[:, None], closing, size, True))
+    doubt = extrema(pieces, 3.0 - codes[:, None], closing, size, True)
+    np.testing.assert_array_equal(made.certainty, 3 - np.array(doubt))
 
 
 def test_critical_points_points_and_holes_by_hand():

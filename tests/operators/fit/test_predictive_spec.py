@@ -30,7 +30,6 @@ from pulse.operators.fit.predictive_spec import (
     PredictSpec,
     PredictSpecError,
     candidates,
-    coefficients_of,
     expand,
     numbers,
 )
@@ -43,6 +42,12 @@ SCHEMA = StreamSchema.of(
     modelled={"x": "linear", "y": "step"},
     unmodelled={"v": "float64", "a": "float64", "name": "string"},
 )
+
+
+def coefficients_of(made):
+    """The candidates' coefficients as one array ``[n, A, K]``."""
+    columns = np.vstack([made.columns, np.zeros(made.columns.shape[1])])  # row -1: zeros
+    return np.moveaxis(columns[made.rules[:, 2:]], 2, 0)
 
 
 def op(left: Expression, sign: str, right: Expression) -> Arithmetic:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError, OperatorError
-from pulse.operators.windows.on_grid import extremum_samples, integral_samples, integrals_samples
+from pulse.operators.windows.on_grid import extremum_samples, integrals_samples
 from tests import naive
 from tests.operators.sampling import SECOND, relation
 
@@ -35,6 +35,10 @@ def groups(draw):
             at += length
         found[key] = rows
     return found
+
+
+def integral_samples(relation, function, argument, output, size, every, columns):
+    return integrals_samples(relation, function, argument, [(output, size, columns)], every)[0]
 
 
 def closing_times(rows, size, every):

@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given, settings
 
 from pulse.core import ColumnTypeError, SegmentBatch, StreamSchema, UnknownColumnError
-from pulse.runtime.spark.arrow_frames import for_spark, from_spark, spark_schema, to_spark
+from pulse.runtime.spark.arrow_frames import for_spark, spark_schema
 from tests.core.segment.segments_of import SCHEMA, batch_of
 from tests.strategies import segment_arrays
+
+
+def to_spark(batch, spark):
+    table = pa.Table.from_batches([for_spark(batch)])
+    return spark.createDataFrame(table, schema=spark_schema(batch.schema, batch.bookkeeping))
+
+
+def from_spark(frame, schema):
+    return SegmentBatch.from_arrow(frame.toArrow(), schema)
 
 
 def test_the_schema_for_spark():
