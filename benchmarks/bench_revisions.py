@@ -34,13 +34,13 @@ from pulse.datasets.generators.generate import generate
 from pulse.datasets.generators.revision_loads import Load, generate_load
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.delta import Changed
 from pulse.operators.node import Node
 from pulse.operators.output.diff import difference
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.relational.scan import scans
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.delta import Changed
 from pulse.runtime.incremental.view import IncrementalView
 from pulse.runtime.revise.driver import spec_of
 from pulse.session import Session

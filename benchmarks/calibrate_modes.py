@@ -1,4 +1,4 @@
-"""What the two modes of revision processing cost on this machine: from here come the defaults of :class:`pulse.plan.modes.Costs`.
+"""What the two modes of revision processing cost on this machine: the ``costs`` of window functions come from here.
 
 A window over segments of a second is revised again and again in either mode, at sizes of few and of many rows; a straight line
 through the times gives the fixed cost and that of a row. It is the processor's time that counts, and the median of many, so that
@@ -16,12 +16,15 @@ import pyarrow as pa
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.costs import Cost, Costs
+from pulse.operators.incremental.delta import Changed, KeyRanges
 from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.extremum import Extremum
+from pulse.operators.windows.incremental_window import IncrementalWindow
+from pulse.operators.windows.integral import Integral
+from pulse.operators.windows.tuple_window import PointWindow
 from pulse.operators.windows.window import Window
-from pulse.plan.modes import Cost, Costs
 from pulse.plan.query import Query
-from pulse.runtime.incremental.delta import Changed, KeyRanges
-from pulse.runtime.incremental.operators.window import PatchedWindow
 from pulse.runtime.incremental.view import IncrementalView
 
 SECOND = 1_000_000
@@ -29,14 +32,16 @@ SIZES = (4, 1000)
 """Windows, in rows of the input."""
 
 
-def measure(repeats: int = 30) -> Costs:
-    """The costs measured now, in microseconds."""
-    kinds = (("avg", False), ("max", False), ("sum", True))
-    found = [
-        [_line(function, points, mode, repeats) for function, points in kinds]
-        for mode in ("upstream", "downstream")
-    ]
-    return Costs(upstream=tuple(found[0]), downstream=tuple(found[1]))
+def measure(repeats: int = 30) -> dict[str, Costs]:
+    """The costs measured now, in microseconds, by function class of windows."""
+    return {
+        made.__name__: Costs(*(_line(function, points, mode, repeats) for mode in ("upstream", "downstream")))
+        for made, function, points in (
+            (Integral, "avg", False),
+            (Extremum, "max", False),
+            (PointWindow, "sum", True),
+        )
+    }
 
 
 def _line(function: str, points: bool, mode: str, repeats: int) -> Cost:
@@ -55,7 +60,7 @@ def _timed(function: str, points: bool, mode: str, size: int, repeats: int) -> t
     stream = _stream(columns, 4 * size + 8)
     reviser.start({"S": stream})
     at = 2 * size + 2
-    (arc,) = (arc for arc in reviser._arcs.values() if isinstance(arc, PatchedWindow))
+    (arc,) = (arc for arc in reviser._arcs.values() if isinstance(arc, IncrementalWindow))
     affected = arc.affected(
         KeyRanges(np.array([0]), np.array([at * SECOND]), np.array([at * SECOND + (1 if points else SECOND)]))
     )

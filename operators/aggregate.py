@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pulse.core.expression import Column, Expression
 from pulse.operators.expressions.predicates import only_mentions
 from pulse.operators.node import Node, Predicates, PushInto, Unary, plan_node
+from pulse.operators.symbols import Degrees, GenericModel
 
 
 @plan_node
@@ -29,3 +31,8 @@ class Aggregate(Unary):
 
     def prune_columns(self, wanted: set[str]) -> Node:
         return self.with_inputs((self.input.prune_columns({self.argument}),))
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        return GenericModel(column) if column == self.output else Column(column)

@@ -27,3 +27,11 @@ class ApproximationError(OperatorError):
 
 class OverlappingInputsError(OperatorError):
     """Two inputs of a union have segments of one key at one time."""
+
+    @classmethod
+    def at(cls, where: str) -> OverlappingInputsError:
+        """Return the error of two inputs that overlap at a key and time."""
+        return cls(
+            f"union: two inputs overlap for {where}; give each a text column of its own to tell them apart "
+            "(select 'a' as source, …)"
+        )

@@ -12,26 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, dataclass_transform
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.expression import TRUE, Expression, Instant, Parameter
+from pulse.core.expression import TRUE, Column, Expression, Instant, Parameter
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc
 from pulse.operators.expressions.predicates import equates_model
 from pulse.operators.expressions.symmetry import Renaming
+from pulse.operators.incremental.costs import Costs
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source, Volatilities, pass_needs, pass_volatility
 from pulse.operators.output.sampling import as_points, sample
 from pulse.operators.parameters import Parametric
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.reach import NONE, Reach
 from pulse.operators.relational.spatial_grid import PairHome
+from pulse.operators.symbols import Degrees
 from pulse.operators.time_range import TimeRange
+
+if TYPE_CHECKING:
+    from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 
 N = TypeVar("N")
 
@@ -329,6 +335,86 @@ class Node(Parametric):
     def handling(self) -> Handling:
         """Return how it handles accents."""
         raise PlanError(f"accents: expected a plan before rewriting, got {type(self).__name__}")
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    @property
+    def reach(self) -> Reach:
+        """Return how far beyond a change of its input its results change."""
+        return NONE
+
+    @property
+    def need(self) -> Reach:
+        """Return how far around a range of results its input must be known, so that their rows are complete."""
+        return NONE
+
+    @property
+    def is_sized(self) -> bool:
+        """Return whether no parameter for how far it reaches is open."""
+        return True
+
+    @property
+    def costs(self) -> Costs | None:
+        """Return the costs of its modes of revision; None where there is no choice."""
+        return None
+
+    separates_keys = True
+    """Whether a result depends on at most one key of each scan below, so that changed keys can be evaluated on their own."""
+
+    @property
+    def takes_possible(self) -> bool:
+        """Return whether the certainty of its results depends also on input rows that are only possible."""
+        return False
+
+    @property
+    def is_storable(self) -> bool:
+        """Return whether its results are known apart from those of other keys, so that they can be stored."""
+        return all(one.is_storable for one in self.inputs)
+
+    @property
+    def renamed_from(self) -> tuple[Node, Mapping[str, str]]:
+        """Return the node whose rows these are, and their names here by those there; itself unless rows are only renamed."""
+        return self, {}
+
+    @property
+    def is_counted(self) -> bool:
+        """Return whether an arrangement can count its rows anywhere."""
+        return False
+
+    @property
+    def why_not_patched(self) -> str | None:
+        """Return why its stored results cannot be patched at all; None where they can be."""
+        return None
+
+    @property
+    def revision_modes(self) -> tuple[str, str]:
+        """Return the modes of revision it can use, and their conditions, as text."""
+        return "upstream", "by replay"
+
+    def incremental(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        """Return the operator that maintains its results, with ``possible`` rows or without.
+
+        ``margin``: how much more of its output is requested than can have changed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is not maintained incrementally")
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        """Describe the node without its inputs, in one line."""
+        return type(self).__name__
+
+    @property
+    def equations(self) -> tuple[str, ...]:
+        """Return the equations of an aggregate, a line each."""
+        return ()
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        """Return a column as a function of t, as far as the plan determines it."""
+        return Column(column)
 
 
 PushInto = Callable[[Node, Predicates], Node]

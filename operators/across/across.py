@@ -22,16 +22,19 @@ from pulse.core.expression import columns_of
 from pulse.operators.accent_handling import Handling, aggregate_handling
 from pulse.operators.across.base import AcrossKeys
 from pulse.operators.across.functions import OVER_RANGES, OVER_TUPLES
+from pulse.operators.across.incremental_across import IncrementalAcross
 from pulse.operators.across.inversion import Contributions
 from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source, Volatilities
 from pulse.operators.node import Duration, Node, PlanEvaluation, is_selective, plan_node, walk
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.reach import Reach
 from pulse.operators.relational.exchange import Exchange
 
 
@@ -139,6 +142,43 @@ class Across(Aggregate):
     def handling(self) -> Handling:
         kept = (*self.by, self.input.columns.time)
         return aggregate_handling(self.function, self.argument, kept, self.operator().derived_output())
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    separates_keys = False
+
+    @property
+    def takes_possible(self) -> bool:
+        return True
+
+    @property
+    def is_storable(self) -> bool:
+        return False
+
+    @property
+    def why_not_patched(self) -> str | None:
+        return "all keys of a group contribute to a result; which ones is not stored with it"
+
+    @property
+    def revision_modes(self) -> tuple[str, str]:
+        return "upstream", f"not downstream: {self.why_not_patched}"
+
+    def incremental(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        return IncrementalAcross(self, view, possible, inputs, margin)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        by = f" by {', '.join(self.by)}" if self.by else ""
+        phase = "" if self.phase == "whole" else f" [{self.phase}]"
+        return f"Across {self.output} = {self.function}({self.argument}){by}{phase}"
+
+    @property
+    def equations(self) -> tuple[str, ...]:
+        return self.operator().equations
 
 
 def _chosen_by_models(node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -71,3 +72,25 @@ class AcrossKeys:
     def derived_output(self) -> DerivedOutput:
         """Return how the output follows alterations of the argument: here as the argument itself."""
         return DerivedOutput.aggregated(self.output, self.argument, lambda map: map)
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    needs_whole_rows: ClassVar[bool] = False
+    """Whether a row of the result is whole only if the rows it may be a part of are known over their full time."""
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def equations(self) -> tuple[str, ...]:
+        """Return the results as a function of t, a line each."""
+        return (f"{self.of_keys}: {self.output}(t) = {self.function} of {self.argument}(t)",)
+
+    @property
+    def of_keys(self) -> str:
+        """Describe the function and its keys."""
+        return f"{self.function} over {self.members}"
+
+    @property
+    def members(self) -> str:
+        """Describe the keys that make one result."""
+        return f"keys with the same {', '.join(self.by)}" if self.by else "all keys"

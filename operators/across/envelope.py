@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,17 @@ from pulse.operators.inversion.sources import Inversion
 @dataclass(frozen=True)
 class Envelope(AcrossKeys):
     """The aggregate ``min`` or ``max`` across keys."""
+
+    needs_whole_rows: ClassVar[bool] = True
+
+    @property
+    def equations(self) -> tuple[str, ...]:
+        sign, kind = ("<", "lower") if self.function == "min" else (">", "upper")
+        x, out = self.argument, self.output
+        return (
+            f"{self.of_keys}: {out}(t) = {kind} envelope of {x}(t)",
+            f"{x}(t) - {out}(t) {sign} 0 decides, segment by segment, where a key takes over",
+        )
 
     def segments(self, relation: Relation) -> Relation:
         """Compute the envelope of each group."""

@@ -22,6 +22,10 @@ from pulse.operators.data.relation import Relation
 class Gather(AcrossKeys):
     """The aggregate ``each``: the points of all keys. Gathering gathered parts equals gathering the whole."""
 
+    @property
+    def equations(self) -> tuple[str, ...]:
+        return (f"{self.output}: the tuples of {self.argument} of {self.members}, together",)
+
     def segments(self, relation: Relation) -> Relation:
         """Collect the points of each group, sorted by time."""
         names = relation.columns.key_names

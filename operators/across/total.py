@@ -58,6 +58,12 @@ class Total(AcrossKeys):
         # A mean's bound where some rows are in doubt depends on their values; those of sums and counts combine to a wider one.
         return self.function != "avg" or not in_doubt
 
+    @property
+    def equations(self) -> tuple[str, ...]:
+        share = " / count(t)" if self.function == "avg" else ""
+        result = f"{self.output}(t) = Σ {self.argument}(t){share}"
+        return (f"{self.of_keys}: {result}, coefficient by coefficient",)
+
     def segments(self, relation: Relation) -> Relation:
         """Compute the totals of each group."""
         n = len(relation)

@@ -43,6 +43,11 @@ class PointTotal(AcrossKeys):
         # Where rows are in doubt, a mean's bound depends on their values: partial sums and counts would give a far wider one.
         return self.function != "avg" or not in_doubt
 
+    @property
+    def equations(self) -> tuple[str, ...]:
+        tuples = f"the tuples of {self.argument} at t"
+        return (f"{self.of_keys}: {self.output}(t) = {self.function} of {tuples}",)
+
     def segments(self, relation: Relation) -> Relation:
         """Compute one point for each group and instant with points."""
         gathered = Gather("each", self.argument, self.output, self.by, self.phase).segments(relation)

@@ -10,8 +10,8 @@ around them with a neutral value; and cuts the stored results where the patch ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,35 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.instants import gaps, tolerances
 from pulse.kernels.pieces.align import Cells, Pieces, align, align_pair
 from pulse.operators.data.relation import Relation
+
+Count = Callable[[IntArray, IntArray], IntArray]
+"""A function that counts the tuples of a group (first argument) in the window closing at an instant (second), for each pair."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The patch of a window function. ``every``: results are those at its multiples; 0: at all closing times."""
+
+    function: str
+    argument: str
+    output: str
+    size: int
+    every: int = 0
+
+    def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
+        """Return which groups can be patched."""
+        raise NotImplementedError
+
+    def patched(
+        self,
+        old: Relation,
+        new: Relation,
+        results: Relation,
+        around: tuple[IntArray, IntArray],
+        count: Count | None = None,
+    ) -> Relation:
+        """Replace ``old`` by ``new`` in the results, all patchable; ``around`` contains all their windows."""
+        raise NotImplementedError
 
 
 class PatchFunction(NamedTuple):

@@ -22,20 +22,14 @@ from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.windows.extremum import sliding_extremum
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
-from pulse.operators.patch.base import PatchFunction, compared, filled, recut
+from pulse.operators.patch.base import Count, Patch, PatchFunction, compared, filled, recut
 
 
 @dataclass(frozen=True)
-class PatchExtremum:
+class PatchExtremum(Patch):
     """The patch of :class:`~pulse.operators.windows.extremum.Extremum`."""
 
-    function: str
-    argument: str
-    output: str
-    size: int
-
     def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
-        """Return which groups can be patched."""
         found = compared(old, new, self.argument, bounds=False)
         points = _any(old.is_point, old.offsets) | _any(new.is_point, new.offsets)
         some = (np.diff(old.offsets) > 0) & (np.diff(results.offsets) > 0)
@@ -58,9 +52,13 @@ class PatchExtremum:
         return out
 
     def patched(
-        self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
+        self,
+        old: Relation,
+        new: Relation,
+        results: Relation,
+        around: tuple[IntArray, IntArray],
+        count: Count | None = None,
     ) -> Relation:
-        """Replace ``old`` by ``new`` in the results, all patchable; ``around`` contains all their windows."""
         upper = self.function == "max"
         whole = self._news(old, new, results, around)
         top = sliding_extremum(whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size, upper=upper)

@@ -24,28 +24,26 @@ from pulse.kernels.pieces.align import coefficients_at
 from pulse.kernels.polynomial.arithmetic import add, subtract
 from pulse.kernels.windows.integral import window_integral
 from pulse.operators.data.relation import Relation
-from pulse.operators.patch.base import PatchFunction, common, compared, filled, recut
+from pulse.operators.patch.base import Count, Patch, PatchFunction, common, compared, filled, recut
 
 
 @dataclass(frozen=True)
-class PatchIntegral:
+class PatchIntegral(Patch):
     """The patch of :class:`~pulse.operators.windows.integral.Integral`."""
 
-    function: str
-    argument: str
-    output: str
-    size: int
-
     def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
-        """Return which groups can be patched."""
         found = compared(old.ranges_only(), new.ranges_only(), self.argument, bounds=True)
         some: BoolArray = found.alike & (np.diff(found.cells.offsets) > 0)
         return some
 
     def patched(
-        self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
+        self,
+        old: Relation,
+        new: Relation,
+        results: Relation,
+        around: tuple[IntArray, IntArray],
+        count: Count | None = None,
     ) -> Relation:
-        """Replace ``old`` by ``new`` in the results, all patchable; ``around`` contains all their windows."""
         whole, more = self._changed(old, new, around)
         offsets, ref, lo, hi, c, _, _ = window_integral(
             whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size

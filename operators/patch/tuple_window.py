@@ -8,7 +8,6 @@ of bounds or certainty are left to a replay. Bounds stay unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,23 +20,14 @@ from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_pieces
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
-from pulse.operators.patch.base import PatchFunction, common, filled, recut
-
-Count = Callable[[IntArray, IntArray], IntArray]
-"""A function that counts the tuples of a group (first argument) in the window closing at an instant (second), for each pair."""
+from pulse.operators.patch.base import Count, Patch, PatchFunction, common, filled, recut
 
 
 @dataclass(frozen=True)
-class PatchPoints:
+class PatchPoints(Patch):
     """The patch of :class:`~pulse.operators.windows.tuple_window.PointWindow`."""
 
-    function: str
-    argument: str
-    output: str
-    size: int
-
     def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
-        """Return which groups can be patched."""
         good: BoolArray = (np.diff(old.offsets) == np.diff(new.offsets)) & (np.diff(results.offsets) > 0)
         if self.function not in ("sum", "count"):
             # The number of tuples must be certain; and the bound of an uncertain extremum, the width of the window's values,
@@ -64,7 +54,6 @@ class PatchPoints:
         around: tuple[IntArray, IntArray],
         count: Count | None = None,
     ) -> Relation:
-        """Replace ``old`` by ``new`` in the results, all patchable; ``around`` contains all their windows."""
         spans = window_pieces(split(new.ref, new.lo)[0], new.offsets, self.size)
         values = self._changes(old, new, spans.tail, spans.head)
         zero = np.zeros(len(values))

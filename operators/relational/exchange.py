@@ -17,8 +17,10 @@ from typing import ClassVar
 from pulse.core.columns import Columns
 from pulse.core.expression import Expression
 from pulse.operators.inversion.fit import Fit
+from pulse.operators.labels import duration
 from pulse.operators.node import Duration, Node, Unary, plan_node, walk
 from pulse.operators.parameters import NodePart
+from pulse.operators.symbols import Degrees
 
 SHORTEST_BUCKET = 1_800_000_000
 """Half an hour: the shortest time range of a grid cell."""
@@ -83,6 +85,27 @@ class Exchange(Unary):
 
     def input_fit(self, fit: Fit) -> Fit:
         return fit
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        return f"Exchange {self.partitions}"
+
+    @property
+    def partitions(self) -> str:
+        """Describe the columns or the grid that rows are partitioned by."""
+        if not isinstance(self.by, Grid):
+            return f"by {', '.join(self.by)}" if self.by else "all to one"
+        grid = self.by
+        text = "by time" if grid.position is None else f"by time and ({', '.join(grid.position)})"
+        text += f" in buckets of {duration(grid.bucket)}"
+        if grid.margin:
+            text += f" after {' + '.join(map(duration, grid.margin))}"
+        return text if grid.reach is None else f"{text}, reach {grid.reach}"
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        return self.input.model_of(column, degrees)
 
 
 def exchanges(node: Node) -> tuple[Exchange, ...]:

@@ -35,12 +35,16 @@ from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, poss
 from pulse.operators.expressions.solution_sets import Truths
 from pulse.operators.expressions.solve import solve
 from pulse.operators.expressions.symmetry import Renaming, equal_as, swaps_of
+from pulse.operators.incremental.base import IncrementalOperator, IncrementalRowwise, Maintenance
 from pulse.operators.inversion.needs import Needs, gather, smaller
 from pulse.operators.inversion.sources import Inversion
+from pulse.operators.labels import predicate_label
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.reach import Reach
 from pulse.operators.relational.on_samples import filter_samples
+from pulse.operators.symbols import Degrees
 from pulse.operators.time_range import TimeRange
 from pulse.stream.propagation.signature import Signature
 
@@ -232,6 +236,17 @@ def _opened_holes(relation: Relation, covered: FloatArray) -> BoolArray:
     return holes
 
 
+class IncrementalFilter(IncrementalRowwise):
+    """Propagate deltas through a filter."""
+
+    node: Filter
+
+    def applied(self, relation: Relation) -> Relation:
+        made = FilterOperator(self.node.predicate, self.possible).segments(relation)
+        # Whether a filter opens a hole depends on all rows of a key.
+        return replace(made, drift={})
+
+
 @plan_node
 class Filter(Unary):
     """The times at which ``predicate`` holds."""
@@ -344,6 +359,26 @@ class Filter(Unary):
 
     def handling(self) -> Handling:
         return Handling(Signature.select(*sorted(columns_of(self.predicate))))
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    @property
+    def revision_modes(self) -> tuple[str, str]:
+        return "stateless", "a revised row is all it needs"
+
+    def incremental(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        return IncrementalFilter(self, view, possible, inputs, margin)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        return f"Filter {predicate_label(self.predicate)}"
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        return self.input.model_of(column, degrees)
 
 
 def filtered(node: Node, predicates: Predicates) -> Node:

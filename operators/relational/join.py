@@ -23,24 +23,30 @@ import numpy as np
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
-from pulse.core.expression import TRUE, Constant, Expression, all_of, columns_of, conjuncts
+from pulse.core.expression import TRUE, Column, Constant, Expression, all_of, columns_of, conjuncts
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.compile import Program, ProgramArc
+from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source
+from pulse.operators.labels import duration, predicate_label
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, plan_node, walk
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
+from pulse.operators.reach import NONE, Reach
 from pulse.operators.relational.equi_join import JoinOperator, split_condition
 from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.filter import FilterOperator
+from pulse.operators.relational.incremental_join import IncrementalJoin
 from pulse.operators.relational.join_inversion import with_condition
 from pulse.operators.relational.join_predicates import distribute
 from pulse.operators.relational.near import Near, near_by
 from pulse.operators.relational.on_samples import filter_samples, join_samples
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
+from pulse.operators.relational.scan import scans
 from pulse.operators.relational.symmetric_pairs import one_way_condition
+from pulse.operators.symbols import Degrees, GenericModel
 from pulse.stream.propagation.frame import Names
 from pulse.stream.propagation.signature import Signature
 
@@ -270,6 +276,58 @@ class Join(Node):
         signature = Signature("join", foundation=Names.of(*needed), sides=2, exclusive=True)
         # Columns that a join made equal use the left name, so that accents of both sides match.
         return Handling(signature, names={right: left for left, right in self.equal})
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    @property
+    def reach(self) -> Reach:
+        # Pairs near within a window of an instant are kept around it, on both sides.
+        if self.near is None:
+            return NONE
+        assert isinstance(self.near.window, int)
+        return Reach(self.near.window, self.near.window)
+
+    @property
+    def need(self) -> Reach:
+        return self.reach
+
+    @property
+    def is_sized(self) -> bool:
+        return self.near is None or isinstance(self.near.window, int)
+
+    @property
+    def revision_modes(self) -> tuple[str, str]:
+        return "downstream or upstream", "the other side's rows are stored on its arc, or replayed"
+
+    def incremental(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        return IncrementalJoin(self, view, possible, inputs, margin)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        text = "Join"
+        if self.equal:
+            text += " on " + " and ".join(f"{left} = {right}" for left, right in self.equal)
+        if self.condition != TRUE:
+            text += f" where {predicate_label(self.condition)}"
+        if self.near is not None:
+            near = self.near
+            text += f" near ({', '.join(near.left)}) ({', '.join(near.right)}) within {near.reach}"
+            text += "" if near.window == 0 else f" over {duration(near.window)}"
+        return text
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        # From the side that has the column; generic if both sides use the same aliases below.
+        left, right = ({scan.alias for scan in scans(one)} for one in self.inputs)
+        for one in self.inputs:
+            if column in (*one.columns.names, one.columns.time):
+                made = one.model_of(column, degrees)
+                modelled = column in one.columns.modelled and not isinstance(made, GenericModel)
+                return GenericModel(column) if left & right and modelled else made
+        return Column(column)
 
 
 def joins(node: Node) -> tuple[Join, ...]:

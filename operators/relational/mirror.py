@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
+from pulse.core.expression import Expression
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
@@ -28,6 +29,7 @@ from pulse.operators.inversion.needs import positions
 from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, PlanEvaluation, Swaps, Unary, plan_node
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
+from pulse.operators.symbols import Degrees
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,15 @@ class Mirror(Unary):
 
     def input_fit(self, fit: Fit) -> Fit:
         return fit
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        return f"Mirror {', '.join(f'{a} <-> {b}' for a, b in self.swaps)}"
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        return self.input.model_of(column, degrees)
 
 
 def lift_mirror(node: Node) -> Node:

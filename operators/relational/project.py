@@ -27,12 +27,16 @@ from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.on_segments import Evaluation
 from pulse.operators.expressions.symmetry import Renaming, called, equal_as, normal, swaps_of
+from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import positions
 from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.reach import Reach
+from pulse.operators.relational.incremental_project import IncrementalProject
 from pulse.operators.relational.on_samples import project_samples
+from pulse.operators.symbols import Degrees, GenericModel
 from pulse.stream.propagation.frame import Names
 from pulse.stream.propagation.signature import Signature
 
@@ -131,8 +135,13 @@ class Project(Unary):
     def passes_instants(self) -> bool:
         return True
 
+    @property
+    def operator(self) -> ProjectOperator:
+        """Return the operator over segments."""
+        return ProjectOperator(self.outputs, self.columns)
+
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
-        return ProjectOperator(self.outputs, self.columns).segments(run.segments(self.input, possible))
+        return self.operator.segments(run.segments(self.input, possible))
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         return project_samples(run.samples(self.input, every), self.outputs, self.columns)
@@ -260,3 +269,37 @@ class Project(Unary):
             *(DerivedOutput.unaltered(name, name) for name in unmodelled),
         )
         return Handling(signature, outputs, names, held)
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    @property
+    def renamed_from(self) -> tuple[Node, Mapping[str, str]]:
+        names = {e.name: name for name, e in self.outputs if isinstance(e, Column)}
+        return (self.input, names) if len(names) == len(self.outputs) else (self, {})
+
+    @property
+    def revision_modes(self) -> tuple[str, str]:
+        return "stateless", "a revised row is all it needs"
+
+    def incremental(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        return IncrementalProject(self, view, possible, inputs, margin)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        outputs = ", ".join(
+            name if expression == Column(name) else f"{name} = {expression}"
+            for name, expression in self.outputs
+        )
+        return f"Project {outputs}; time {self.time}"
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        expression = dict(self.outputs).get(column, Column(column))
+        if expression == Column(column):
+            return self.input.model_of(column, degrees)
+        inner = {one: self.input.model_of(one, degrees) for one in columns_of(expression)}
+        substituted = renamed(expression, inner)
+        return GenericModel(column) if isinstance(substituted, GenericModel) else substituted

@@ -26,16 +26,23 @@ from pulse.core.expression import (
     conjuncts,
 )
 from pulse.core.expression import transform as transform_expression
+from pulse.core.segment.order import Ranges, narrow
 from pulse.core.time import format_instant
 from pulse.operators.accent_handling import DerivedOutput, Handling
 from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.model_clause import ModelClause
 from pulse.operators.expressions.predicates import compares_keys
 from pulse.operators.expressions.symmetry import Renaming, called, equal_as
+from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.needs import Needs
 from pulse.operators.inversion.sources import Inversion, Volatilities
+from pulse.operators.labels import predicate_label
 from pulse.operators.node import Duration, Node, Predicates, plan_node, transform, walk
 from pulse.operators.parameters import NodePart, ParameterError, Values, bound_instant
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.reach import Reach
+from pulse.operators.relational.incremental_scan import IncrementalScan
+from pulse.operators.symbols import Degrees, GenericModel, model_of_degree
 from pulse.operators.time_range import TimeRange
 from pulse.stream.propagation.signature import Signature
 
@@ -110,6 +117,19 @@ class Scan(Node):
 
     is_leaf = True
     is_stored = True
+
+    def narrowed(self, relation: Relation) -> Relation:
+        """Restrict rows of the stored stream to its time range and attributes, under its alias; groups stay."""
+        if self.start is not None or self.end is not None:
+            ranges = Ranges(relation.group, relation.ref, relation.lo, relation.hi)
+            keep, lo, hi = narrow(ranges, self.start, self.end)
+            rows = keep.nonzero()[0]
+            relation = relation.take(rows, lo=lo[rows], hi=hi[rows])
+        relation = relation.prefixed(self.alias)
+        if self.models:
+            made = tuple((f"{self.alias}.{name}", expression) for name, expression in self.models)
+            return ModelClause(made, self.columns).segments(relation)
+        return relation if relation.columns == self.columns else relation.only(self.columns)
 
     # -- rewriting ------------------------------------------------------------------------------------------
 
@@ -206,6 +226,50 @@ class Scan(Node):
             *(DerivedOutput.unaltered(name, name) for name in unmodelled),
         )
         return Handling(signature, outputs, names, stream=self.stream)
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    @property
+    def is_counted(self) -> bool:
+        return self.start is None and self.end is None
+
+    @property
+    def revision_modes(self) -> tuple[str, str]:
+        return "its connection point", "the anchor of everything above"
+
+    def incremental(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        return IncrementalScan(self, view)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        text = f"Scan {self.stream} as {self.alias}"
+        if self.at is not None:
+            text += f" {self.at}"
+        if self.attributes is not None:
+            text += f" ({', '.join(self.attributes)})"
+        if self.start is not None:
+            text += f" from '{format_instant(self.start)}'"
+        if self.end is not None:
+            text += f" to '{format_instant(self.end)}'"
+        if self.keys != TRUE:
+            text += f" where {predicate_label(self.keys)}"
+        if self.models:
+            text += " model " + ", ".join(f"{name} = {expression}" for name, expression in self.models)
+        return text
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        own = column.removeprefix(f"{self.alias}.")
+        for made, expression in self.models:
+            if made == own:
+                return expression
+        if column not in self.columns.modelled:
+            return Column(column)
+        degree = degrees.get((self.stream, own))
+        return GenericModel(column) if degree is None else model_of_degree(column, degree)
 
 
 def _by_own_names(expression: Expression, prefix: str) -> Expression:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pulse.core.columns import Columns
+from pulse.core.expression import Column, Expression
 from pulse.core.keys import key_ranks
 from pulse.core.segment.order import Ranges, find_overlap
 from pulse.operators.accent_handling import Handling
@@ -24,11 +25,15 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OverlappingInputsError
 from pulse.operators.expressions.symmetry import called
+from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.reach import Reach
 from pulse.operators.relational.exchange import Exchange
+from pulse.operators.relational.incremental_union import IncrementalUnion
+from pulse.operators.symbols import Degrees, GenericModel
 from pulse.stream.propagation.signature import Signature
 
 
@@ -46,7 +51,7 @@ class UnionOperator:
         merged = together.merged()
         overlap = find_overlap(Ranges(merged.group, merged.ref, merged.lo, merged.hi))
         if overlap is not None:
-            raise overlap_error(merged, overlap[1])
+            raise OverlappingInputsError.at(merged.where(overlap[1]))
         ranks = key_ranks(list(together.keys), together.groups)
         some = np.diff(together.offsets) > 0
         shared = np.bincount(ranks[some], minlength=int(ranks.max(initial=-1)) + 1) > 1
@@ -61,16 +66,8 @@ class UnionOperator:
         merged = Relation.concat(relations).merged()
         again = np.flatnonzero((np.diff(merged.ref) == 0) & (np.diff(merged.group) == 0))
         if len(again):
-            raise overlap_error(merged, int(again[0]) + 1)
+            raise OverlappingInputsError.at(merged.where(int(again[0]) + 1))
         return merged
-
-
-def overlap_error(merged: Relation, row: int) -> OverlappingInputsError:
-    """Return the error of two inputs that overlap at this row."""
-    return OverlappingInputsError(
-        f"union: two inputs overlap for {merged.where(row)}; give each a text column of its own to tell them apart "
-        "(select 'a' as source, …)"
-    )
 
 
 @plan_node
@@ -145,3 +142,21 @@ class Union(Node):
 
     def handling(self) -> Handling:
         return Handling(Signature.union(len(self.members)))
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    separates_keys = False
+
+    @property
+    def revision_modes(self) -> tuple[str, str]:
+        return "stateless", "a revised row is all it needs"
+
+    def incremental(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        return IncrementalUnion(self, view, possible, inputs, margin)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        return GenericModel(column) if column in self.columns.modelled else Column(column)

@@ -14,7 +14,9 @@ from pulse.core.columns import Columns
 from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.incremental.costs import Cost, Costs
 from pulse.operators.inversion.fit import Fit
+from pulse.operators.patch.base import Patch
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,42 @@ class WindowFunction:
     def derived_output(self) -> DerivedOutput:
         """Return how the output follows alterations of the argument: here as the argument itself."""
         return DerivedOutput.aggregated(self.output, self.argument, lambda map: map)
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    may_stay: ClassVar[bool] = False
+    """Whether a result may stay constant for as long as a window."""
+
+    costs: ClassVar[Costs] = Costs(Cost(2500.0, 0.2), Cost(3500.0, 0.33))
+    """The costs of replaying the input and of patching the results."""
+
+    results_per_row: ClassVar[float] = 2.0
+    """Estimated results per input row, where none are stored to count."""
+
+    patches: ClassVar[tuple[type[Patch], type[Patch]] | None] = None
+    """The patches of results at all closing times, and of those at a grid of them; None without any."""
+
+    patched_where: ClassVar[str] = "replayed"
+    """Where results are patched, as text."""
+
+    def why_not_patched(self, *, counted: bool) -> str | None:
+        """Return why results cannot be patched; None where they can be. ``counted``: whether input rows can be counted."""
+        return None if self.patches else "its results do not determine those of other input"
+
+    def patch(self, every: int | None = None) -> Patch:
+        """Return the patch of results at all closing times, or at the multiples of ``every``."""
+        assert self.patches is not None
+        segments, on_grid = self.patches
+        of = self.function, self.argument, self.output, self.size
+        return segments(*of) if every is None else on_grid(*of, every)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    def equations(self, size: str) -> tuple[str, ...]:
+        """Return the results as a function of the closing time, a line each; ``size`` as text."""
+        return (
+            f"{self.function}: {self.output}(t) = {self.function} of {self.argument} over [t - {size}, t)",
+        )
 
 
 def least_certain(certainty: CertaintyArray, first: IntArray, last: IntArray) -> CertaintyArray:

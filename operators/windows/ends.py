@@ -91,6 +91,7 @@ class TupleEnd(PointWindow):
     """The window aggregate ``first`` or ``last`` over tuples."""
 
     known: ClassVar[tuple[str, ...]] = ("first", "last")
+    patches: ClassVar = None
 
     def reduce(
         self, x: FloatArray, e: FloatArray, tail: IntArray, head: IntArray

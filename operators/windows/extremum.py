@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from pulse.kernels.rounding import evaluation
 from pulse.kernels.windows.extremum import sliding_extremum
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.incremental.costs import Cost, Costs
+from pulse.operators.patch.extremum import PatchExtremum
+from pulse.operators.patch.on_grid import ExtremumClosings
 from pulse.operators.windows.base import WindowFunction, least_certain
 from pulse.operators.windows.on_grid import extremum_samples
 
@@ -34,6 +38,14 @@ from pulse.operators.windows.on_grid import extremum_samples
 @dataclass(frozen=True)
 class Extremum(WindowFunction):
     """The window aggregate ``min`` or ``max``."""
+
+    may_stay: ClassVar[bool] = True
+    costs: ClassVar[Costs] = Costs(Cost(2500.0, 0.75), Cost(3500.0, 0.4))
+    results_per_row: ClassVar[float] = 0.5
+    patches: ClassVar = (PatchExtremum, ExtremumClosings)
+    patched_where: ClassVar[str] = (
+        "patched while the extremum itself is not withdrawn and no hole opens or closes, else replayed"
+    )
 
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments in the closing time."""
@@ -83,6 +95,11 @@ class Extremum(WindowFunction):
         return extremum_samples(
             relation, self.function, self.argument, self.output, self.size, every, columns
         )
+
+    def equations(self, size: str) -> tuple[str, ...]:
+        envelope = "lower" if self.function == "min" else "upper"
+        (result,) = super().equations(size)
+        return (f"{result}, the sliding extremum of the {envelope} envelope of its segments",)
 
 
 def _cut_at_changes(made: Relation, relation: Relation, size: int) -> Relation:

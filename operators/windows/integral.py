@@ -35,6 +35,8 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError
 from pulse.operators.inversion.fit import UNKNOWN, Fit
+from pulse.operators.patch.integral import PatchIntegral
+from pulse.operators.patch.on_grid import IntegralClosings
 from pulse.operators.windows.base import WindowFunction, least_certain
 from pulse.operators.windows.on_grid import integrals_samples
 from pulse.stream.units.affine import Affine
@@ -45,6 +47,8 @@ class Integral(WindowFunction):
     """The window aggregate ``sum`` or ``avg``, by the integral."""
 
     shares_pass: ClassVar[bool] = True
+    patches: ClassVar = (PatchIntegral, IntegralClosings)
+    patched_where: ClassVar[str] = "patched where bounds stay and no hole opens or closes, else replayed"
 
     @property
     def is_mean(self) -> bool:
@@ -82,6 +86,15 @@ class Integral(WindowFunction):
                 "the range of floating-point numbers; scale the attribute down first"
             )
         return made
+
+    def equations(self, size: str) -> tuple[str, ...]:
+        share = f"1/({size}) " if self.function == "avg" else ""
+        return (
+            f"{self.function}: {self.output}(t) = {share}∫ {self.argument} dt from t - {size} to t",
+            f"= {share}(tail + constant + head)",
+            f"tail = ∫ from t - {size} to the end of the segment there, constant = the whole segments between, "
+            "head = ∫ from the start of the last segment to t",
+        )
 
     def samples_together(
         self, relation: Relation, windows: Sequence[WindowFunction], every: int

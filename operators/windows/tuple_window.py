@@ -31,7 +31,11 @@ from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError, OperatorError
+from pulse.operators.incremental.costs import Cost, Costs
 from pulse.operators.inversion.fit import UNKNOWN, Fit
+from pulse.operators.patch.base import Patch
+from pulse.operators.patch.on_grid import PointClosings
+from pulse.operators.patch.tuple_window import PatchPoints
 from pulse.operators.windows.base import WindowFunction
 
 FUNCTIONS = ("min", "max", "sum", "avg", "count")
@@ -42,6 +46,13 @@ class PointWindow(WindowFunction):
     """A window aggregate over points: ``function`` of ``argument``, windows of ``size`` microseconds, named ``output``."""
 
     known: ClassVar[tuple[str, ...]] = FUNCTIONS
+
+    may_stay: ClassVar[bool] = True
+    costs: ClassVar[Costs] = Costs(Cost(2500.0, 0.1), Cost(3300.0, 0.23))
+    patches: ClassVar[tuple[type[Patch], type[Patch]] | None] = (PatchPoints, PointClosings)
+    patched_where: ClassVar[str] = (
+        "patched where tuples are replaced at their instants, and an extremum is not withdrawn, else replayed"
+    )
 
     def __post_init__(self) -> None:
         if self.function not in self.known:
@@ -155,6 +166,15 @@ class PointWindow(WindowFunction):
             each = np.abs(x) + e if self.function == "sum" else np.ones(len(x))
             return aggregate_spans(np.where(unsure, each, 0.0), tail, head, SUM)
         return aggregate_spans(x + e, tail, head, MAX) + aggregate_spans(e - x, tail, head, MAX)
+
+    def why_not_patched(self, *, counted: bool) -> str | None:
+        if self.function == "avg" and not counted:
+            return "an average of tuples does not determine their number, and they are not stored"
+        return super().why_not_patched(counted=counted)
+
+    def equations(self, size: str) -> tuple[str, ...]:
+        what = f"{self.function} of the tuples of {self.argument}"
+        return (f"{self.function}: {self.output}(t) = {what} in [t - {size}, t), constant between changes",)
 
     def _not_finite(self, where: str) -> DomainError:
         return DomainError(

@@ -25,14 +25,20 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.symmetry import Renaming, swaps_of
+from pulse.operators.incremental.base import IncrementalOperator, Maintenance
+from pulse.operators.incremental.costs import Costs
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs
 from pulse.operators.inversion.sources import Inversion, Source, Volatilities
+from pulse.operators.labels import duration
 from pulse.operators.node import Duration, Node, PlanEvaluation, Swaps, is_selective, plan_node
 from pulse.operators.placement import Placement, Placing
+from pulse.operators.reach import Reach
 from pulse.operators.time_range import TimeRange
 from pulse.operators.windows.base import WindowFunction
 from pulse.operators.windows.functions import OVER_RANGES, OVER_TUPLES
+from pulse.operators.windows.incremental_grid import GridWindow
+from pulse.operators.windows.incremental_window import IncrementalWindow
 
 
 @plan_node
@@ -102,8 +108,7 @@ class Window(Aggregate):
 
     def content(self, run: PlanEvaluation, possible: bool) -> Relation:
         """Return the rows of its input. Over tuples certainty depends also on those that only possibly take part."""
-        points = self.input.columns.points
-        return run.segments(self.input, possible or (points and is_selective(self.input)))
+        return run.segments(self.input, possible or (self.takes_possible and is_selective(self.input)))
 
     def compile(self, program: Program, rows: Mapping[Node, int]) -> ProgramArc:
         return program.column(rows[self], self.output, self.columns.key_names)
@@ -166,3 +171,59 @@ class Window(Aggregate):
         kept = (*before.key_names, before.time)
         output = self.operator.derived_output()
         return aggregate_handling(self.function, self.argument, kept, output, window)
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(0, self.looks_back)
+
+    @property
+    def need(self) -> Reach:
+        # A result that may stay constant for as long as a window extends by as much at either end.
+        size = self.looks_back
+        return Reach(2 * size, size) if self.operator.may_stay else Reach(size, 0)
+
+    @property
+    def takes_possible(self) -> bool:
+        return self.input.columns.points
+
+    @property
+    def is_storable(self) -> bool:
+        return True
+
+    @property
+    def is_sized(self) -> bool:
+        return isinstance(self.size, int)
+
+    @property
+    def costs(self) -> Costs | None:
+        return self.operator.costs
+
+    @property
+    def why_not_patched(self) -> str | None:
+        return self.operator.why_not_patched(counted=self.input.is_counted)
+
+    @property
+    def revision_modes(self) -> tuple[str, str]:
+        without = self.why_not_patched
+        if without is not None:
+            return "upstream", f"not downstream: {without}"
+        return "upstream, or downstream with a connection point on its output", self.operator.patched_where
+
+    def incremental(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        maintained = GridWindow if view.at_closings(self) else IncrementalWindow
+        return maintained(self, view, possible, inputs, margin)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        every = "" if self.advance is None else f" every {duration(self.advance)}"
+        return f"Window {self.output} = {self.function}({self.argument}) over {duration(self.size)}{every}"
+
+    @property
+    def equations(self) -> tuple[str, ...]:
+        return self.operator.equations(duration(self.size))

@@ -6,16 +6,13 @@ powers of ``t``. Aggregates are shown as functions of the closing time (semantic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pulse.core.expression import (
     Arithmetic,
-    Column,
     Comparison,
     Constant,
-    Elapsed,
-    Expression,
     Function,
     Instant,
     Parameter,
@@ -23,24 +20,11 @@ from pulse.core.expression import (
     renamed,
     walk,
 )
-from pulse.core.schema import Role
-from pulse.operators.across.across import Across
 from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Node
-from pulse.operators.relational.exchange import Exchange
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.mirror import Mirror
-from pulse.operators.relational.project import Project
-from pulse.operators.relational.scan import Scan, scans
-from pulse.operators.relational.union import Union
-from pulse.operators.windows.window import Window
-from pulse.plan.notation import formula, signed_sum, subscript
-from pulse.plan.show import duration
+from pulse.operators.symbols import Degrees, GenericModel
+from pulse.plan.notation import formula, signed_sum
 from pulse.plan.symbolic import Symbolic, symbolic
-
-Degrees = Mapping[tuple[str, str], int]
-"""The highest degree of a stored model, by stream and attribute."""
 
 MOST_TERMS = 16
 """Formulas with more terms are not shown."""
@@ -58,6 +42,9 @@ def equation_systems(plan: Node, degrees: Degrees | None = None) -> tuple[Equati
     """Return the equations of every comparison and aggregate of a plan, inputs first.
 
     >>> from pulse.core.columns import Columns
+    >>> from pulse.core.expression import Column, Elapsed
+    >>> from pulse.operators.relational.filter import Filter
+    >>> from pulse.operators.relational.scan import Scan
     >>> v, t = Column("A.v"), Elapsed()
     >>> scan = Scan("A", "A", Columns((), ("x",)), (("x", Arithmetic("+", Column("A.x"), Arithmetic("*", v, t))),))
     >>> for line in equation_systems(Filter(scan, Comparison("<", Column("A.x"), v)))[0].lines:
@@ -73,15 +60,11 @@ def equation_systems(plan: Node, degrees: Degrees | None = None) -> tuple[Equati
 def _systems(node: Node, degrees: Degrees) -> Iterator[Equations]:
     for one in node.inputs:
         yield from _systems(one, degrees)
-    if isinstance(node, (Filter, Join)):
-        predicate = node.predicate if isinstance(node, Filter) else node.condition
-        for e in walk(predicate):
-            if isinstance(e, Comparison):
-                yield Equations(node, tuple(_comparison(e, node, degrees)))
-    elif isinstance(node, Window):
-        yield Equations(node, _window(node))
-    elif isinstance(node, Across):
-        yield Equations(node, _across(node))
+    for e in walk(node.selection):
+        if isinstance(e, Comparison):
+            yield Equations(node, tuple(_comparison(e, node, degrees)))
+    if node.equations:
+        yield Equations(node, node.equations)
 
 
 def _comparison(e: Comparison, node: Node, degrees: Degrees) -> Iterator[str]:
@@ -94,7 +77,7 @@ def _comparison(e: Comparison, node: Node, degrees: Degrees) -> Iterator[str]:
     difference = e.left if zero else Arithmetic("-", e.left, e.right)
     if not zero:
         yield f"{formula(difference)} {e.relation} 0"
-    models = {name: _model(node, name, degrees) for name in sorted(columns_of(e))}
+    models = {name: node.model_of(name, degrees) for name in sorted(columns_of(e))}
     squared = rules_of(e.left).squared(e.left) if isinstance(e.left, Function) else None
     if squared is not None and isinstance(e.right, Parameter):
         difference = Arithmetic("-", squared, Arithmetic("^", e.right, Constant(2)))
@@ -102,7 +85,7 @@ def _comparison(e: Comparison, node: Node, degrees: Degrees) -> Iterator[str]:
     substituted = renamed(difference, models)
     if substituted != difference:
         yield f"{formula(substituted)} {e.relation} 0"
-    generic = {m.name for m in models.values() if isinstance(m, _Generic)}
+    generic = {m.name for m in models.values() if isinstance(m, GenericModel)}
     factored = symbolic(substituted, Symbolic.of)
     if factored is None:
         yield "not a polynomial in t: replaced by polynomials with a certified error (semantics 3.3)"
@@ -132,65 +115,6 @@ def _not_modelled(e: Comparison, node: Node) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Generic(Column):
-    """A model of unknown degree: ``Σ x[i]·tⁱ``."""
-
-    def __str__(self) -> str:
-        return f"{self.name}(t)"
-
-
-def _model(node: Node, name: str, degrees: Degrees) -> Expression:
-    """Return a column of a node's inputs as a function of t, as far as the plan determines it."""
-    match node:
-        case Scan():
-            own = name.removeprefix(f"{node.alias}.")
-            for made, expression in node.models:
-                if made == own:
-                    return expression
-            if name not in node.columns.modelled:
-                return Column(name)
-            degree = degrees.get((node.stream, own))
-            return _Generic(name) if degree is None else _of_degree(name, degree)
-        case Project():
-            for output, expression in node.outputs:
-                if output == name:
-                    if isinstance(expression, Column) and expression.name == name:
-                        break
-                    inner = {one: _model(node.input, one, degrees) for one in columns_of(expression)}
-                    substituted = renamed(expression, inner)
-                    return _Generic(name) if isinstance(substituted, _Generic) else substituted
-            return _model(node.input, name, degrees)
-        case Filter() | Exchange() | Mirror():
-            return _model(node.input, name, degrees)
-        case Join():
-            return _of_side(node, name, degrees)
-        case Union():
-            return _Generic(name) if node.columns.role(name) is Role.MODELLED else Column(name)
-        case Window() | Across():
-            return _Generic(name) if name == node.output else Column(name)
-    return Column(name)
-
-
-def _of_side(node: Join, name: str, degrees: Degrees) -> Expression:
-    """Return the model from the side that has the column; generic if both sides use the same aliases below."""
-    left, right = ({scan.alias for scan in scans(one)} for one in node.inputs)
-    for one in node.inputs:
-        if name in (*one.columns.names, one.columns.time):
-            made = _model(one, name, degrees)
-            ambiguous = bool(left & right) and not isinstance(made, _Generic) and name in one.columns.modelled
-            return _Generic(name) if ambiguous else made
-    return Column(name)
-
-
-def _of_degree(name: str, degree: int) -> Expression:
-    made: Expression = Column(name + subscript(0))
-    for power in range(1, degree + 1):
-        t: Expression = Elapsed() if power == 1 else Arithmetic("^", Elapsed(), Constant(power))
-        made = Arithmetic("+", made, Arithmetic("*", Column(name + subscript(power)), t))
-    return made
-
-
 def _by_powers(factored: Symbolic, generic: set[str]) -> str | None:
     """Format ``-5 + Σ (a[i] - b[i])·tⁱ``; None if a model of unknown degree is multiplied with something that is no number."""
     inside: list[tuple[str, float]] = []
@@ -211,43 +135,3 @@ def _by_powers(factored: Symbolic, generic: set[str]) -> str | None:
         return total
     rest = str(Symbolic(outside))
     return f"{total} - {rest[1:]}" if rest.startswith("-") else f"{total} + {rest}"
-
-
-def _window(node: Window) -> tuple[str, ...]:
-    size, x, out = duration(node.size), node.argument, node.output
-    if node.input.columns.points:
-        return (
-            f"{node.function}: {out}(t) = {node.function} of the tuples of {x} in [t - {size}, t), constant between changes",
-        )
-    if node.function in ("min", "max"):
-        kind = "lower" if node.function == "min" else "upper"
-        return (
-            f"{node.function}: {out}(t) = {node.function} of {x} over [t - {size}, t), the sliding extremum of the "
-            f"{kind} envelope of its segments",
-        )
-    share = f"1/({size}) " if node.function == "avg" else ""
-    return (
-        f"{node.function}: {out}(t) = {share}∫ {x} dt from t - {size} to t",
-        f"= {share}(tail + constant + head)",
-        f"tail = ∫ from t - {size} to the end of the segment there, constant = the whole segments between, "
-        "head = ∫ from the start of the last segment to t",
-    )
-
-
-def _across(node: Across) -> tuple[str, ...]:
-    each = f"keys with the same {', '.join(node.by)}" if node.by else "all keys"
-    x, out = node.argument, node.output
-    if node.input.columns.points and node.function != "each":
-        return (f"{node.function} over {each}: {out}(t) = {node.function} of the tuples of {x} at t",)
-    match node.function:
-        case "min" | "max":
-            sign, kind = ("<", "lower") if node.function == "min" else (">", "upper")
-            return (
-                f"{node.function} over {each}: {out}(t) = {kind} envelope of {x}(t)",
-                f"{x}(t) - {out}(t) {sign} 0 decides, segment by segment, where a key takes over",
-            )
-        case "each":
-            return (f"{out}: the tuples of {x} of {each}, together",)
-        case "sum":
-            return (f"sum over {each}: {out}(t) = Σ {x}(t), coefficient by coefficient",)
-    return (f"avg over {each}: {out}(t) = Σ {x}(t) / count(t), coefficient by coefficient",)

@@ -8,16 +8,16 @@ from typing import Any
 
 from pulse.core import html
 from pulse.core.time import format_duration
-from pulse.operators.node import Duration, Node
-from pulse.operators.relational.exchange import Exchange
-from pulse.operators.windows.window import Window
-from pulse.plan.equations import Degrees, equation_systems
+from pulse.operators.labels import duration
+from pulse.operators.node import Node
+from pulse.operators.symbols import Degrees
+from pulse.plan.equations import equation_systems
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
 from pulse.plan.modes import explain_modes
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.plan.show import duration, exchange, line, show
+from pulse.plan.show import show
 
 
 class Explanation(str):
@@ -121,15 +121,15 @@ def _fragments(plan: Node) -> Iterator[str]:
 def _source(fragment: Fragment, number: dict[Node, int]) -> str:
     if fragment.stream is not None:
         return f"reads {fragment.stream}"
-    shuffled = "; ".join(f"{number[one.input]} {exchange(one)}" for one in fragment.exchanges)
+    shuffled = "; ".join(f"{number[one.input]} {one.partitions}" for one in fragment.exchanges)
     return f"takes shuffled input: {shuffled}"
 
 
 def _tree(node: Node, number: dict[Node, int], indent: str) -> Iterator[str]:
-    if isinstance(node, Exchange):
-        yield f"{indent}from {number[node.input]}"
+    if node.is_leaf and node.inputs:
+        yield f"{indent}from {number[node.inputs[0]]}"
         return
-    yield indent + line(node)
+    yield indent + node.label
     for one in node.inputs:
         yield from _tree(one, number, indent + "  ")
 
@@ -152,19 +152,10 @@ def _rate(query: Query) -> str:
         return "at their own instants, as they are points"
     if query.every is not None:
         return f"every {duration(query.every)} (SAMPLE EVERY)"
-    advances = tuple(dict.fromkeys(_advances(query.plan)))
+    advances = tuple(dict.fromkeys(query.plan.advances))
     known = [one for one in advances if isinstance(one, int)]
     if not advances:
         return "none without a rate: no window advances; add SAMPLE EVERY, or ask for segments"
     if len(known) < len(advances):
         return f"at common multiples of {', '.join(map(duration, advances))}"
     return f"every {format_duration(math.lcm(*known))}, as its windows advance"
-
-
-def _advances(node: Node) -> Iterator[Duration]:
-    if isinstance(node, Window):
-        if node.advance is not None:
-            yield node.advance
-        return
-    for one in node.inputs:
-        yield from _advances(one)

@@ -23,7 +23,6 @@ from pulse.operators.functions.registry import rules_of
 _STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "^": 4}
 _NEGATIVE, _WHOLE = 3, 9
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def formula(expression: Expression) -> str:
@@ -94,15 +93,6 @@ def superscript(number: int) -> str:
     ('¹²', '')
     """
     return "" if number == 1 else str(number).translate(_SUPERSCRIPTS)
-
-
-def subscript(number: int) -> str:
-    """Format an index as in x₀.
-
-    >>> subscript(10)
-    '₁₀'
-    """
-    return str(number).translate(_SUBSCRIPTS)
 
 
 def signed_sum(terms: Iterable[tuple[bool, str]]) -> str:

@@ -14,67 +14,17 @@ keep.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pulse.operators.node import Node, walk
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.scan import Scan
-from pulse.operators.windows.window import Window
-
-
-class Reach(NamedTuple):
-    """Microseconds before and after a range."""
-
-    before: int
-    after: int
-
-    def plus(self, other: Reach) -> Reach:
-        """Add two consecutive reaches.
-
-        >>> Reach(0, 3).plus(Reach(2, 2))
-        Reach(before=2, after=5)
-        """
-        return Reach(self.before + other.before, self.after + other.after)
-
-    def over(self, other: Reach) -> Reach:
-        """Return the larger reach on each side."""
-        return Reach(max(self.before, other.before), max(self.after, other.after))
-
-
-NONE = Reach(0, 0)
-
-
-def reach(node: Node) -> Reach:
-    """Return how far beyond a change of its input the node's results change."""
-    if isinstance(node, Window):
-        assert isinstance(node.size, int)
-        return Reach(0, node.size)
-    if isinstance(node, Join) and node.near is not None:
-        # Pairs near within a window of an instant are kept around it, on both sides.
-        assert isinstance(node.near.window, int)
-        return Reach(node.near.window, node.near.window)
-    return NONE
-
-
-def need(node: Node) -> Reach:
-    """Return how far around a range of results the node's input must be known, so that their rows are complete.
-
-    An extremum, or any result over tuples, may stay constant for as long as a window, so that much is added at either end.
-    """
-    if isinstance(node, Window):
-        assert isinstance(node.size, int)
-        size = node.size
-        stays = node.function in ("min", "max") or node.input.columns.points
-        return Reach(2 * size, size) if stays else Reach(size, 0)
-    if isinstance(node, Join) and node.near is not None:
-        return reach(node)
-    return NONE
+from pulse.operators.reach import NONE, Reach
+from pulse.operators.relational.scan import scans
 
 
 def radius(plan: Node) -> Reach:
     """Return how far around a revised range of a stream history must be kept, on the longest path.
 
     >>> from pulse.core.columns import Columns
+    >>> from pulse.operators.relational.scan import Scan
+    >>> from pulse.operators.windows.window import Window
     >>> scan = Scan("S", "S", Columns((), ("x",)))
     >>> radius(Window(Window(scan, "avg", "S.x", "a", 3, None), "avg", "a", "b", 4, None))
     Reach(before=7, after=7)
@@ -98,7 +48,7 @@ def margins(plan: Node) -> dict[Node, Reach]:
             mine = requested.setdefault(below, {})
             for stream, wanted in requested[node].items():
                 if stream in reaches[below]:
-                    mine[stream] = mine.get(stream, NONE).over(wanted.plus(need(node)))
+                    mine[stream] = mine.get(stream, NONE).over(wanted.plus(node.need))
     return {
         node: Reach(
             max((one.before - reaches[node][stream].before for stream, one in mine.items()), default=0),
@@ -116,7 +66,7 @@ def below_windows(plan: Node) -> frozenset[Node]:
         if below:
             found.add(node)
         for one in node.inputs:
-            visit(one, below or isinstance(node, Window))
+            visit(one, below or node.is_window)
 
     visit(plan, False)
     return frozenset(found)
@@ -124,14 +74,14 @@ def below_windows(plan: Node) -> frozenset[Node]:
 
 def _reaches(plan: Node) -> dict[Node, dict[str, Reach]]:
     """Return for every node how far from a change of each stream below it its results can change."""
-    found: dict[Node, dict[str, Reach]] = {}
+    found: dict[Node, dict[str, Reach]] = {scan: {scan.stream: NONE} for scan in scans(plan)}
 
     def visit(node: Node) -> dict[str, Reach]:
         if node not in found:
-            own: dict[str, Reach] = {node.stream: NONE} if isinstance(node, Scan) else {}
+            own: dict[str, Reach] = {}
             for below in node.inputs:
                 for stream, one in visit(below).items():
-                    own[stream] = own.get(stream, NONE).over(one.plus(reach(node)))
+                    own[stream] = own.get(stream, NONE).over(one.plus(node.reach))
             found[node] = own
         return found[node]
 
@@ -143,8 +93,7 @@ def _back(node: Node) -> Reach:
     far = NONE
     for below in node.inputs:
         far = far.over(_back(below))
-    own = need(node)
-    return far.plus(own)
+    return far.plus(node.need)
 
 
 def _from_root(plan: Node) -> list[Node]:

@@ -8,10 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.columns import Columns
+from pulse.operators.incremental.costs import Cost, Costs
 from pulse.operators.node import walk
+from pulse.operators.patch.on_grid import PointClosings
+from pulse.operators.patch.tuple_window import PatchPoints
+from pulse.operators.reach import Reach
 from pulse.operators.windows.window import Window
-from pulse.plan.modes import Cost, Costs, explain_modes, kind_of, modes_of, why_not_downstream
-from pulse.plan.radius import Reach, margins, radius
+from pulse.plan.modes import explain_modes
+from pulse.plan.radius import margins, radius
 from tests.plan.reading import read_plan
 
 MACD = """
@@ -42,7 +46,7 @@ def test_the_shorter_window_is_asked_for_as_long_as_the_longer_changed() -> None
 
 def test_modes_go_with_the_operator() -> None:
     plan = read_plan(MACD)
-    said = {type(node).__name__: modes_of(node)[0] for node in walk(plan)}
+    said = {type(node).__name__: node.revision_modes[0] for node in walk(plan)}
     assert said == {
         "Project": "stateless",
         "Filter": "stateless",
@@ -51,28 +55,28 @@ def test_modes_go_with_the_operator() -> None:
         "Scan": "its connection point",
     }
     across = read_plan("Across top = max(S.price)\n  Scan S as S")
-    assert modes_of(across)[1].startswith("not downstream: all keys of a group")
+    assert across.revision_modes[1].startswith("not downstream: all keys of a group")
 
 
 def test_averages_of_tuples_are_patched_where_these_can_be_counted() -> None:
     scan = read_plan("Scan S as S")
     points = Columns((("symbol", pa.string()),), ("price",), points=True)
     tuples = type(scan)("S", "S", points)
-    assert why_not_downstream(Window(tuples, "avg", "S.price", "a", SECOND, None)) is None
+    assert Window(tuples, "avg", "S.price", "a", SECOND, None).why_not_patched is None
     cut = replace(tuples, end=SECOND)
-    assert why_not_downstream(Window(cut, "avg", "S.price", "a", SECOND, None)) is not None
+    assert Window(cut, "avg", "S.price", "a", SECOND, None).why_not_patched is not None
     total = Window(tuples, "sum", "S.price", "a", SECOND, None)
-    assert (why_not_downstream(total), kind_of(total)) == (None, "points")
+    assert (total.why_not_patched, total.operator.patches) == (None, (PatchPoints, PointClosings))
 
 
 def test_the_cheapest_is_chosen_for_each_stretch() -> None:
-    costs = Costs((Cost(10.0, 1.0),) * 3, (Cost(20.0, 1.0),) * 3)
+    costs = Costs(Cost(10.0, 1.0), Cost(20.0, 1.0))
     few, many = np.array([5, 5]), np.array([1000, 1000])
-    assert costs.choose("integral", few, few).tolist() == [False, False]
-    assert costs.choose("integral", many, few).tolist() == [True, True]
-    assert costs.choose("extremum", np.array([1000, 5]), np.array([5, 1000])).tolist() == [True, False]
+    assert costs.choose(few, few).tolist() == [False, False]
+    assert costs.choose(many, few).tolist() == [True, True]
+    assert costs.choose(np.array([1000, 5]), np.array([5, 1000])).tolist() == [True, False]
     # Where all is small, one fixed cost is better than two.
-    assert costs.choose("integral", np.array([30, 5]), np.array([5, 10])).tolist() == [True, True]
+    assert costs.choose(np.array([30, 5]), np.array([5, 10])).tolist() == [True, True]
 
 
 def test_explain_tells_reach_modes_and_costs() -> None:

@@ -22,7 +22,7 @@ from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
-from pulse.runtime.incremental.delta import Changed
+from pulse.operators.incremental.delta import Changed
 from pulse.runtime.incremental.view import IncrementalView
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, runner

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from pulse.operators.node import Node
 from pulse.plan.accents.derived import Derived, renamed
 from pulse.plan.accents.trace import Verdict, ended, verdict_words
-from pulse.plan.show import line
 from pulse.stream.accents.accents import Control, is_alteration
 from pulse.stream.descriptions.description import NO_PROMISES, Domain
 from pulse.stream.propagation.receive import receive
@@ -49,7 +48,7 @@ class Operator:
         careful: frozenset[str] = frozenset(),
     ) -> None:
         self._how = node.handling()
-        self.inputs, self.stream, self.label = inputs, self._how.stream, line(node)
+        self.inputs, self.stream, self.label = inputs, self._how.stream, node.label
         # Descriptions may use attributes with units: every accent updates the state.
         self._careful = self.stream in careful
         self._derived = Derived(self._how.outputs) if self._how.outputs is not None else None

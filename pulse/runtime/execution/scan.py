@@ -30,9 +30,7 @@ from pulse.core.expression import (
     columns_of,
     transform,
 )
-from pulse.core.segment.order import Ranges, narrow
 from pulse.operators.data.relation import Relation
-from pulse.operators.expressions.model_clause import ModelClause
 from pulse.operators.expressions.predicates import Truth, positive
 from pulse.operators.relational.scan import Scan
 from pulse.runtime.accents.stored_units import InputUnits
@@ -266,16 +264,8 @@ def as_scanned(relation: Relation, scan: Scan) -> Relation:
     """
     if scan.keys != TRUE:
         relation = of_keys(relation, scan.keys)
-    if scan.start is not None or scan.end is not None:
-        ranges = Ranges(relation.group, relation.ref, relation.lo, relation.hi)
-        keep, lo, hi = narrow(ranges, scan.start, scan.end)
-        rows = keep.nonzero()[0]
-        relation = relation.take(rows, lo=lo[rows], hi=hi[rows]).without_empty_groups()
-    relation = relation.prefixed(scan.alias)
-    if scan.models:
-        made = tuple((f"{scan.alias}.{name}", expression) for name, expression in scan.models)
-        return ModelClause(made, scan.columns).segments(relation)
-    return relation if relation.columns == scan.columns else relation.only(scan.columns)
+    made = scan.narrowed(relation)
+    return made if scan.start is None and scan.end is None else made.without_empty_groups()
 
 
 def _bytes(relation: Relation) -> int:

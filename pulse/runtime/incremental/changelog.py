@@ -16,12 +16,12 @@ from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
 from pulse.kernels.pieces.align import align
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.delta import Delta, by_ranges
 from pulse.operators.node import PlanError
 from pulse.operators.output.diff import Changes, same_cells
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.plan.query import Query
-from pulse.runtime.incremental.delta import Delta, by_ranges
 
 UnitConversion = Callable[[Relation], Relation]
 _KINDS = pa.array(["-D", "-U", "+I", "+U"])

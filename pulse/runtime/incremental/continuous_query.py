@@ -21,7 +21,6 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT, LIKELY
 from pulse.core.columns import Columns
-from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ends, in_other, is_over, keys_in
 from pulse.operators.inversion.needs import positions
@@ -29,8 +28,6 @@ from pulse.operators.node import Node, walk
 from pulse.operators.output.diff import Changes, change_schema, difference
 from pulse.operators.relational.scan import Scan, scans
 from pulse.operators.relational.spatial_grid import clip, clip_groups
-from pulse.operators.relational.union import Union
-from pulse.operators.windows.window import Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation, Homes
@@ -300,7 +297,7 @@ class ContinuousQuery:
     @property
     def separates_keys(self) -> bool:
         """Return whether no result depends on keys other than its own."""
-        return not any(isinstance(node, (Across, Union)) for node in walk(self.plan))
+        return all(node.separates_keys for node in walk(self.plan))
 
     @property
     def alone(self) -> bool:
@@ -351,8 +348,7 @@ class ContinuousQuery:
 
 
 def _radius(node: Node) -> int:
-    own = node.size if isinstance(node, Window) and isinstance(node.size, int) else 0
-    return own + max((_radius(one) for one in node.inputs), default=0)
+    return node.looks_back + max((_radius(one) for one in node.inputs), default=0)
 
 
 def _starts(updates: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:

@@ -28,12 +28,12 @@ from pulse.operators.node import Node, PlanError
 from pulse.operators.output.diff import change_schema, difference
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.tuple_diff import tuple_difference
+from pulse.operators.reach import NONE, Reach
 from pulse.operators.relational.scan import Scan, change_scans, scans
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.plan.radius import NONE, Reach, reach
 from pulse.plan.versions import checked
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.execution.bound_plan import RateError, at_versions
@@ -310,7 +310,7 @@ def _reach(node: Node) -> Reach:
     below = NONE
     for one in node.inputs:
         below = below.over(_reach(one))
-    return below.plus(reach(node))
+    return below.plus(node.reach)
 
 
 def _end_of_key(regions: Regions, at: int) -> int:

@@ -7,7 +7,7 @@ the output of the query's window.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,19 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.expression import Column
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
-from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import in_other
+from pulse.operators.incremental.delta import Changed
 from pulse.operators.node import Node, PlanError, walk
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.project import Project
-from pulse.operators.relational.union import Union
-from pulse.operators.windows.window import Window
+from pulse.operators.relational.scan import scans
 from pulse.runtime.execution.region_scan import extents, overlapping, reaching
-from pulse.runtime.incremental.delta import Changed
 from pulse.runtime.incremental.version_diff import VersionDiff, side_by_side
 from pulse.runtime.incremental.view import IncrementalView, Proliferation, ViewUpdate
 
@@ -129,19 +124,15 @@ def _same(rows: Relation, a: IntArray, b: IntArray) -> BoolArray:
 # -- stored old results -----------------------------------------------------------------------------------------
 
 
-def window_of(plan: Node) -> Window:
+def window_of(plan: Node) -> Node:
     """Return the window whose results a query gives, at most renamed."""
-    below = plan.input if isinstance(plan, Project) else plan
-    named = not isinstance(plan, Project) or all(isinstance(e, Column) for _, e in plan.outputs)
-    separable = isinstance(below, Window) and not any(
-        isinstance(one, (Across, Join, Union)) for one in walk(below)
-    )
-    if not isinstance(below, Window) or not named or not separable:
+    window = plan.renamed_from[0]
+    if not window.is_window or len(scans(window)) > 1 or any(one.combines_keys for one in walk(window)):
         raise PlanError(
             "revisions: old results can be patched only where they are those of one window, as select symbol, "
             "avg(price) from S[size 10 advance 2] gives them; leave --results out"
         )
-    return below
+    return window
 
 
 def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation:
@@ -156,11 +147,7 @@ def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation
             f"revisions: old results: expected segments of this query, as --segments --out writes them, but "
             f"{', '.join(missing)} is missing"
         )
-    names: Mapping[str, str] = (
-        {e.name: name for name, e in plan.outputs if isinstance(e, Column)}
-        if isinstance(plan, Project)
-        else {}
-    )
+    names = plan.renamed_from[1]
     schema = wanted.segment_schema()
     plain = {}
     for field in schema:

@@ -8,7 +8,7 @@
 
 Every operator passes on only the rows that changed; where none are left the revision is absorbed. Earlier output need not be
 stored: old results are computed beside the new. A revision either applies as a whole or changes nothing
-(:class:`~pulse.store.errors.HistoryGoneError`, errors of operators).
+(:class:`~pulse.operators.incremental.arrangement.HistoryDroppedError`, errors of operators).
 """
 
 from __future__ import annotations
@@ -19,43 +19,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.certainty import LIKELY, POSSIBLE
 from pulse.core.columns import Columns
+from pulse.core.expression import Expression
 from pulse.core.time import format_duration
-from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.arrangement import ConnectionPoint, RevisionError
+from pulse.operators.incremental.base import Flow, IncrementalOperator, nothing
+from pulse.operators.incremental.costs import Costs
+from pulse.operators.incremental.delta import Changed, Delta
 from pulse.operators.node import Node, PlanError, is_selective
 from pulse.operators.output.diff import Changes, change_schema
-from pulse.operators.relational.filter import Filter
-from pulse.operators.relational.join import Join
-from pulse.operators.relational.project import Project
-from pulse.operators.relational.scan import Scan
-from pulse.operators.relational.union import Union
-from pulse.operators.windows.window import Window
+from pulse.operators.output.sampling import as_points
+from pulse.operators.reach import NONE, Reach
+from pulse.operators.relational.scan import scans
 from pulse.plan.closings import at_closings
-from pulse.plan.modes import Costs
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.plan.radius import NONE, Reach, below_windows, margins, radius
-from pulse.plan.show import line
+from pulse.plan.radius import below_windows, margins, radius
 from pulse.runtime.accents.query_units import OutputUnits
 from pulse.runtime.execution.evaluator import FragmentEvaluation
-from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.arrangement import ConnectionPoint, RevisionError
+from pulse.runtime.execution.scan import as_scanned, of_keys
 from pulse.runtime.incremental.changelog import to_changelog, tuple_changes
 from pulse.runtime.incremental.continuous_query import selected
-from pulse.runtime.incremental.delta import Changed, Delta
-from pulse.runtime.incremental.operators.across_union import IncrementalAcross, IncrementalUnion
-from pulse.runtime.incremental.operators.base import (
-    Flow,
-    IncrementalOperator,
-    IncrementalRowwise,
-    IncrementalScan,
-    IncrementalWindow,
-    nothing,
-)
-from pulse.runtime.incremental.operators.join import IncrementalJoin
-from pulse.runtime.incremental.operators.window import PatchedWindow
-from pulse.runtime.incremental.operators.window_grid import GridWindow, with_results
 
 MODES = ("adaptive", "upstream", "downstream")
 
@@ -130,7 +116,7 @@ class IncrementalView:
     points : arcs with connection points besides the streams, which always have one: "inputs" none, "windows" the outputs of
         windows, or the nodes of :attr:`plan` whose outputs have one; default by ``mode``
     mode : "upstream" or "downstream" where an operator supports it; "adaptive" (default) chooses per operator and stretch
-    costs : the cost model of "adaptive"
+    costs : the costs that "adaptive" goes by, default those of each function
     keep : the history that streams keep before the watermark, in microseconds; None for all, "radius" for the plan's need
     every : microseconds; results are needed at its multiples only, as :meth:`ViewUpdate.tuples` gives them, and their changes
         are points: windows with only row-wise operators above are then evaluated at these closing times alone
@@ -155,7 +141,7 @@ class IncrementalView:
         if mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
         self.query, self.columns, self.mode = query, dict(columns), mode
-        self.costs, self.output_units = costs or Costs(), output_units
+        self.costs, self.output_units = costs, output_units
         self.plan = optimise(query.plan, mirror=False)
         if every is not None and every <= 0:
             raise ValueError(f"every: expected microseconds above 0, got {every!r}")
@@ -165,9 +151,9 @@ class IncrementalView:
         self.keep: int | None = sum(self.radius) if isinstance(keep, str) else keep
         chosen = ("inputs" if mode == "upstream" else "windows") if points is None else points
         for node in () if isinstance(chosen, str) else chosen:
-            if _is_across(node):
+            if not node.is_storable:
                 raise ValueError(
-                    f"points: expected nodes whose results can be stored, got {line(node)}: results of an aggregate across keys "
+                    f"points: expected nodes whose results can be stored, got {node.label}: results of an aggregate across keys "
                     "are known only where all keys were replayed; leave it out"
                 )
         self._with_points = chosen
@@ -206,63 +192,56 @@ class IncrementalView:
             self._fill(empty, streams)
 
     def _arc(self, node: Node, possible: bool, margin: Mapping[Node, Reach]) -> IncrementalOperator:
-        key = (node, possible and not isinstance(node, Scan))
-        if key in self._arcs:
-            return self._arcs[key]
-        below = possible or (_takes_possible(node) and is_selective(node.inputs[0]))
-        inputs = tuple(self._arc(one, below, margin) for one in node.inputs)
-        arguments = node, possible, inputs, margin.get(node, NONE)
-        arc: IncrementalOperator
-        match node:
-            case Scan():
-                arc = IncrementalScan(node, self._streams[node.stream])
-            case Filter() | Project():
-                arc = IncrementalRowwise(*arguments)
-            case Window() if node in self._at_closings:
-                arc = GridWindow(*arguments, self.mode, self.costs, self.every)
-            case Window():
-                arc = PatchedWindow(*arguments, self.mode, self.costs)
-            case Join():
-                arc = IncrementalJoin(*arguments)
-            case Union():
-                arc = IncrementalUnion(*arguments)
-            case Across():
-                arc = IncrementalAcross(*arguments)
-            case _:
-                raise AssertionError(f"no incremental operator for {type(node).__name__}")
-        arc.flow = Flow(line(node))
-        self._arcs[key] = arc
-        return arc
+        key = (node, possible and not node.is_stored)
+        if key not in self._arcs:
+            below = possible or (node.takes_possible and is_selective(node.inputs[0]))
+            inputs = tuple(self._arc(one, below, margin) for one in node.inputs)
+            self._arcs[key] = node.incremental(self, possible, inputs, margin.get(node, NONE))
+        return self._arcs[key]
+
+    def arrangement(self, stream: str) -> ConnectionPoint:
+        """Return the rows of a stream."""
+        return self._streams[stream]
+
+    def at_closings(self, node: Node) -> bool:
+        """Return whether a window is evaluated at multiples of ``every`` alone."""
+        return node in self._at_closings
+
+    def of_keys(self, relation: Relation, keys: Expression) -> Relation:
+        """Return the groups for which a predicate over keys holds."""
+        return of_keys(relation, keys)
 
     def _has_point(self, arc: IncrementalOperator) -> bool:
-        if isinstance(arc, IncrementalScan) or self._with_points == "inputs":
+        if arc.node.is_stored or self._with_points == "inputs":
             return False
         if self._with_points == "windows":
-            if (
-                self._chosen
-                and isinstance(arc, PatchedWindow)
-                and arc.optional
-                and arc.node not in self._needed
-            ):
+            if self._chosen and arc.optional and arc.node not in self._needed:
                 return arc.pays_off()
-            return isinstance(arc, IncrementalWindow)
+            return arc.node.is_window
         return arc.node in self._with_points
 
     def _fill(self, stored: list[IncrementalOperator], streams: Mapping[str, Relation]) -> None:
         """Evaluate the plan once to fill connection points below the streams."""
-        scans: dict[Node, Relation] = {
-            arc.node: as_scanned(streams[arc.node.stream], arc.node)
-            for arc in self._arcs.values()
-            if isinstance(arc, IncrementalScan)
-        }
         for possible in {arc.possible for arc in stored}:
-            known = scans
+            evaluation = self._evaluation(streams, possible)
             if self.every is not None:
-                known = with_results(scans, self._at_closings, self.every, possible=possible)
-            evaluation = FragmentEvaluation(known, possible=possible)
+                evaluation.give({node: self._closings(evaluation, node) for node in self._at_closings})
             for arc in stored:
                 if arc.possible == possible:
                     arc.point = self._point(arc, evaluation.segments(arc.node))
+
+    def _evaluation(self, streams: Mapping[str, Relation], possible: bool) -> FragmentEvaluation:
+        inputs: dict[Node, Relation] = {
+            scan: as_scanned(streams[scan.stream], scan) for scan in scans(self.plan)
+        }
+        return FragmentEvaluation(inputs, possible=possible)
+
+    def _closings(self, evaluation: FragmentEvaluation, node: Node) -> Relation:
+        """Evaluate a window at its closing times: with the scans, the input of everything above."""
+        assert self.every is not None
+        found = evaluation.samples(node, self.every)
+        points = as_points(found, least=POSSIBLE if evaluation.possible else LIKELY)
+        return replace(points, columns=node.columns)
 
     def _point(self, arc: IncrementalOperator, relation: Relation) -> ConnectionPoint:
         """Make a connection point with the arc's codes."""
@@ -283,9 +262,7 @@ class IncrementalView:
     @property
     def _points(self) -> list[ConnectionPoint]:
         further = [
-            arc.point
-            for arc in self._arcs.values()
-            if arc.point is not None and not isinstance(arc, IncrementalScan)
+            arc.point for arc in self._arcs.values() if arc.point is not None and not arc.node.is_stored
         ]
         return [*self._streams.values(), *further]
 
@@ -316,7 +293,7 @@ class IncrementalView:
             return
         empty: list[IncrementalOperator] = []
         for arc in self._arcs.values():
-            if isinstance(arc, PatchedWindow) and arc.has_costs:
+            if arc.has_costs:
                 wanted = self._has_point(arc)
                 if wanted and arc.point is None:
                     empty.append(arc)
@@ -336,15 +313,9 @@ class IncrementalView:
         for arc in self._arcs.values():  # inputs before their consumers
             arc.begin()
             flow = arc.flow = Flow(arc.flow.operator)
-            deltas = [one.delta for one in arc.inputs if one.delta is not None]
-            flow.revised, flow.rows_in = sum(map(len, deltas)), sum(map(_rows_of, deltas))
-            if isinstance(arc, IncrementalScan):
-                delta = arc.change()
-                flow.revised = len(arc.point.pending) if arc.point is not None else 0
-            elif flow.revised:
-                delta = arc.change()
-            else:
-                delta = nothing(arc.node.columns)
+            flow.revised = arc.revised
+            flow.rows_in = sum(_rows_of(one.delta) for one in arc.inputs if one.delta is not None)
+            delta = arc.change() if flow.revised else nothing(arc.node.columns)
             arc.record(delta)
             flow.out, flow.rows_out = len(arc.delta or ()), _rows_of(delta)
             flow.absorbed = delta.absorbed
@@ -365,26 +336,10 @@ class IncrementalView:
 
     def results(self) -> Relation:
         """Evaluate all results from the streams' connection points."""
-        scans: dict[Node, Relation] = {
-            arc.node: as_scanned(self._streams[arc.node.stream].everything(), arc.node)
-            for arc in self._arcs.values()
-            if isinstance(arc, IncrementalScan)
-        }
-        found = FragmentEvaluation(scans, possible=self.query.possible).segments(self.plan)
+        streams = {name: point.everything() for name, point in self._streams.items()}
+        found = self._evaluation(streams, self.query.possible).segments(self.plan)
         found = found if self.query.possible else found.without_possible()
         return selected(found.without_empty_groups(), self.output)
-
-
-def _takes_possible(node: Node) -> bool:
-    """Return whether the certainty of the node's results depends on possible input rows."""
-    return isinstance(node, Across) or (isinstance(node, Window) and node.inputs[0].columns.points)
-
-
-def _is_across(node: Node) -> bool:
-    """Return whether rows are those of an aggregate across keys, at most filtered or renamed."""
-    return isinstance(node, Across) or (
-        not isinstance(node, Window) and any(_is_across(one) for one in node.inputs)
-    )
 
 
 def _rows_of(delta: Delta) -> int:

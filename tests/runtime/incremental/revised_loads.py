@@ -14,8 +14,8 @@ from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.delta import Changed
 from pulse.plan.query import Query
-from pulse.runtime.incremental.delta import Changed
 
 SECOND = 1_000_000
 START = 1_600_000_000

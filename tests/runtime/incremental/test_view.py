@@ -16,16 +16,15 @@ from pulse.core.regions import Regions
 from pulse.language import parse
 from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.arrangement import HistoryDroppedError, RevisionError
+from pulse.operators.incremental.costs import Cost, Costs
+from pulse.operators.incremental.delta import Changed
 from pulse.operators.node import walk
 from pulse.operators.output.diff import difference
+from pulse.operators.windows.incremental_window import IncrementalWindow
 from pulse.operators.windows.window import Window
-from pulse.plan.modes import Cost, Costs
 from pulse.plan.query import Query
-from pulse.runtime.incremental.arrangement import RevisionError
-from pulse.runtime.incremental.delta import Changed
-from pulse.runtime.incremental.operators.window import PatchedWindow
 from pulse.runtime.incremental.view import IncrementalView, ViewUpdate
-from pulse.store.errors import HistoryGoneError
 from tests.runtime.incremental.revised_loads import (
     QUERIES,
     SECOND,
@@ -231,8 +230,8 @@ def test_an_extremum_is_patched_until_it_is_withdrawn() -> None:
 def test_the_cheaper_mode_is_taken_for_each_stretch() -> None:
     free, dear = Cost(0.0, 0.0), Cost(1e9, 1e9)
     for costs, mode in (
-        (Costs((dear,) * 3, (free,) * 3), "downstream"),
-        (Costs((free,) * 3, (dear,) * 3), "upstream"),
+        (Costs(dear, free), "downstream"),
+        (Costs(free, dear), "upstream"),
     ):
         view = started(query_of("window"), {"S": FLAT, "T": []}, costs=costs)
         assert flows(view.revise({"S": one(FLAT, 5, 7.0)}))["Window"].modes == {mode: 1}
@@ -241,9 +240,9 @@ def test_the_cheaper_mode_is_taken_for_each_stretch() -> None:
 def test_results_are_stored_where_that_pays_off() -> None:
     """First by what a window holds; then when the other way would have saved as much as computing all results again."""
     free, dear = Cost(0.0, 0.0), Cost(1e9, 1e9)
-    patches, replays = Costs((dear,) * 3, (free,) * 3), Costs((free,) * 3, (dear,) * 3)
+    patches, replays = Costs(dear, free), Costs(free, dear)
     view = started(query_of("window"), {"S": FLAT, "T": []}, costs=replays)
-    (arc,) = (one for one in view._arcs.values() if isinstance(one, PatchedWindow))
+    (arc,) = (one for one in view._arcs.values() if isinstance(one, IncrementalWindow))
     assert arc.point is None
     rows, found = FLAT, []
     steps = [(replays, 7.0), *((patches, 8.0 + i) for i in range(6)), (replays, 5.0)]
@@ -283,11 +282,11 @@ def test_history_that_is_gone_is_an_error_that_leaves_all_as_it_was() -> None:
     view = started(query_of("window"), {"S": FLAT, "T": []}, keep="radius", mode="upstream")
     assert view.keep == 4 * SECOND
     view.advance((START + 10) * SECOND)
-    with pytest.raises(HistoryGoneError, match=r"is needed, but it is kept only from .* s too short"):
+    with pytest.raises(HistoryDroppedError, match=r"is needed, but it is kept only from .* s too short"):
         view.revise({"S": one(FLAT, 6, 7.0)})
     revised = view.revise({"S": one(FLAT, 9, 7.0)})
     assert len(revised.changes) > 0
-    with pytest.raises(HistoryGoneError):
+    with pytest.raises(HistoryDroppedError):
         view.revise({"S": one(FLAT, 2, 7.0)})
 
 

@@ -7,7 +7,7 @@ from its connection point or a replay. Pairs get codes on first use.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE
 from pulse.kernels.pieces.align import Cells
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.base import DOWNSTREAM, UPSTREAM, IncrementalOperator
+from pulse.operators.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_apart, extents
 from pulse.operators.relational.equi_join import (
     all_pairs,
     common_cells,
@@ -26,11 +28,10 @@ from pulse.operators.relational.equi_join import (
     split_condition,
 )
 from pulse.operators.relational.filter import FilterOperator
-from pulse.operators.relational.join import Join
 from pulse.operators.relational.proximity_join import PairJoin
-from pulse.plan.radius import reach
-from pulse.runtime.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_apart, extents
-from pulse.runtime.incremental.operators.base import DOWNSTREAM, UPSTREAM, IncrementalOperator
+
+if TYPE_CHECKING:
+    from pulse.operators.relational.join import Join
 
 
 class IncrementalJoin(IncrementalOperator):
@@ -114,7 +115,7 @@ class IncrementalJoin(IncrementalOperator):
     def estimate(self, stretches: KeyRanges) -> IntArray:
         if self.point is not None:
             return super().estimate(stretches)
-        wide = stretches.widened(*reach(self.node))
+        wide = stretches.widened(*self.node.reach)
         sides = [
             arc.estimate(replace(wide, code=self._pairs[wide.code, side]))
             for side, arc in enumerate(self.inputs)
@@ -127,11 +128,10 @@ class IncrementalJoin(IncrementalOperator):
             assert arc.delta is not None
             if len(arc.delta):
                 pairs, of = self._partnered(side, arc.delta)
-                widened = arc.delta.stretches.take(of).widened(*reach(self.node))
+                widened = arc.delta.stretches.take(of).widened(*self.node.reach)
                 found.append(KeyRanges(self.codes_of_pairs(pairs), widened.start, widened.end))
         mode = DOWNSTREAM if all(arc.point is not None for arc in self.inputs) else UPSTREAM
-        revised = sum(len(arc.delta) for arc in self.inputs if arc.delta is not None)
-        self.flow.modes[mode] = self.flow.modes.get(mode, 0) + revised
+        self.count_mode(mode, self.revised)
         code, start, end = (
             np.concatenate([getattr(one, name) for one in found]) for name in ("code", "start", "end")
         )
@@ -175,7 +175,7 @@ class IncrementalJoin(IncrementalOperator):
     def _near(self, side: int, delta: Delta) -> tuple[IntArray, IntArray]:
         """Return the partners that come near around a changed stretch, before or after: within its window."""
         assert self.node.near is not None
-        window = reach(self.node).after + GRACE
+        window = self.node.reach.after + GRACE
         wide = delta.stretches.widened(window, window)
         mine = self.inputs[side].content(wide)
         others = self.inputs[1 - side].codes()
@@ -205,7 +205,7 @@ class IncrementalJoin(IncrementalOperator):
         return both[:, :2], both[:, 2]
 
     def _evaluated(self, stretches: KeyRanges) -> BeforeAfter:
-        window = reach(self.node).after
+        window = self.node.reach.after
         if window:
             # The kept part of a row depends on the window around it, so the stretches are extended to whole rows first.
             stretches = self._around_rows(stretches).widened(window + GRACE, window + GRACE).merged()

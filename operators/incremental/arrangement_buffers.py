@@ -22,7 +22,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
-from pulse.runtime.incremental.delta import concat_ranges, extents
+from pulse.operators.incremental.delta import concat_ranges, extents
 
 Column = npt.NDArray[Any]
 

@@ -14,6 +14,7 @@ from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.delta import Changed
 from pulse.operators.node import Node, PlanError
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.relational.scan import scans
@@ -21,7 +22,6 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.delta import Changed
 from pulse.runtime.incremental.view import MODES, IncrementalView
 from tests.runtime.incremental.revised_loads import (
     QUERIES,

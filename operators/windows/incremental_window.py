@@ -7,7 +7,7 @@ replay and are counted. Both modes give the same revisions: values to rounding, 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,44 +15,33 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
-from pulse.operators.patch.extremum import PatchExtremum
-from pulse.operators.patch.integral import PatchIntegral
-from pulse.operators.patch.tuple_window import PatchPoints
-from pulse.plan.modes import Costs, kind_of, why_not_downstream
-from pulse.runtime.incremental.delta import BeforeAfter, Delta, KeyRanges, changed_rows, extents
-from pulse.runtime.incremental.operators.base import (
-    ADAPTIVE,
-    DOWNSTREAM,
-    UPSTREAM,
-    IncrementalScan,
-    IncrementalWindow,
-    overlapping,
-)
+from pulse.operators.incremental.base import ADAPTIVE, DOWNSTREAM, UPSTREAM, IncrementalOperator, overlapping
+from pulse.operators.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_rows, extents
+from pulse.operators.patch.base import Patch
 
-Patch = PatchIntegral | PatchExtremum | PatchPoints
-_PATCHES: dict[str, type[Patch]] = {
-    "integral": PatchIntegral,
-    "extremum": PatchExtremum,
-    "points": PatchPoints,
-}
+if TYPE_CHECKING:
+    from pulse.operators.windows.window import Window
+
 _ROOM = 1_000_000  # microseconds beyond all affected windows
-_STORED = {"integral": 2.0, "extremum": 0.5, "points": 2.0}
-"""Estimated results per input row, where none are stored to count."""
 
 
-class PatchedWindow(IncrementalWindow):
-    """A window that replays or patches. ``mode`` forces one, "adaptive" goes by ``costs``."""
+class IncrementalWindow(IncrementalOperator):
+    """An aggregate over a window, per key: replayed from all rows that share a window with a change, or patched.
+
+    The view's mode forces one of them; "adaptive" goes by the costs.
+    """
+
+    node: Window
 
     def __init__(self, *arguments: Any) -> None:
-        *base, mode, costs = arguments
-        super().__init__(*base)
-        self._mode: str = mode
-        self._costs: Costs = costs
+        super().__init__(*arguments)
+        self._costs = self.view.costs or self.node.operator.costs
         self._balance = 0.0  # microseconds that patches would have saved, less what they would have cost
-        self._kind = kind_of(self.node)
-        self._patch = _PATCHES[self._kind](
-            self.node.function, self.node.argument, self.node.output, self.size
-        )
+
+    @property
+    def patch(self) -> Patch:
+        """Return the patch of its results."""
+        return self.node.operator.patch()
 
     def change(self) -> Delta:
         below = self.inputs[0].delta
@@ -63,9 +52,9 @@ class PatchedWindow(IncrementalWindow):
         """Return the delta of the results for the input's delta."""
         affected = self.affected(below.stretches)
         patch = np.zeros(len(affected), bool)
-        if self._mode != UPSTREAM and why_not_downstream(self.node) is None:
+        if self.view.mode != UPSTREAM and self.node.why_not_patched is None:
             self.sync()
-            if self._mode == ADAPTIVE:
+            if self.view.mode == ADAPTIVE:
                 wanted = self._cheaper_to_patch(affected)
                 patch = wanted if self.point is not None else patch
             elif self.point is not None:
@@ -77,39 +66,78 @@ class PatchedWindow(IncrementalWindow):
             patch[chosen[~good]] = False
             self.flow.fell_back += int((~good).sum())
             parts.append(made)
-        self._count(DOWNSTREAM, int(patch.sum()))
+        self.count_mode(DOWNSTREAM, int(patch.sum()))
         if not patch.all():
-            self._count(UPSTREAM, int((~patch).sum()))
+            self.count_mode(UPSTREAM, int((~patch).sum()))
             parts.append(self.upstream(affected.take(~patch)))
         return parts[0] if len(parts) == 1 else _concat(parts)
 
-    def _count(self, mode: str, stretches: int) -> None:
-        if stretches:
-            self.flow.modes[mode] = self.flow.modes.get(mode, 0) + stretches
+    # -- replaying ------------------------------------------------------------------------------------------
+
+    @property
+    def stays(self) -> int:
+        """Return how far a result row may extend beyond a change."""
+        return self.node.need.after
+
+    @property
+    def size(self) -> int:
+        """Return the window's size in microseconds."""
+        return self.node.looks_back
+
+    def applied(self, relation: Relation) -> Relation:
+        return self.node.operator.answer(relation, self.possible)
+
+    def replay(self, stretches: KeyRanges) -> BeforeAfter:
+        wide = self.node.need
+        below = self.inputs[0].content(stretches.widened(wide.before + GRACE, wide.after + GRACE))
+        return self._complete(BeforeAfter(stretches, self.applied(below.relation), below.before, below.after))
+
+    def affected(self, stretches: KeyRanges) -> KeyRanges:
+        """Return where results can change when the input does, widened by how far rows may extend."""
+        before, after = self.node.reach
+        return stretches.widened(before + self.stays, after + self.stays + GRACE).merged()
+
+    def upstream(self, affected: KeyRanges) -> Delta:
+        """Replay old and new results, and return their delta."""
+        if self.point is None:
+            affected = affected.widened(*self.margin).merged()
+        below = self.inputs[0].content(affected.widened(self.size + GRACE, GRACE))
+        whole = affected.widened(-self.stays, -self.stays)  # where rows are known whole
+        made = self._complete(BeforeAfter(whole, self.applied(below.relation), below.before, below.after))
+        if self.point is None:
+            self.cache = made
+        return changed_rows(made)
+
+    def _complete(self, made: BeforeAfter) -> BeforeAfter:
+        """Drop rows outside the requested stretches, computed from a part of their window only.
+
+        Over ranges an incomplete window gives no result; over tuples it gives a wrong one.
+        """
+        return overlapping(made) if self.node.input.columns.points else made
 
     # -- which mode -----------------------------------------------------------------------------------------
 
     def _cheaper_to_patch(self, affected: KeyRanges) -> BoolArray:
         """Return which stretches cost less to patch, and account for the gain of storing results."""
         replayed, stored = self.replayed(affected), self.stored(affected)
-        self._balance += self._costs.gain(self._kind, replayed, stored)
-        return self._costs.choose(self._kind, replayed, stored)
+        self._balance += self._costs.gain(replayed, stored)
+        return self._costs.choose(replayed, stored)
 
     def stored(self, affected: KeyRanges) -> IntArray:
         """Count the results that a patch processes in each stretch."""
         if self.point is not None:
             return self.point.count(affected)
-        guess: IntArray = np.ceil(_STORED[self._kind] * self.inputs[0].estimate(affected)).astype(np.int64)
+        guess: IntArray = np.ceil(
+            self.node.operator.results_per_row * self.inputs[0].estimate(affected)
+        ).astype(np.int64)
         return guess
 
     @property
     def optional(self) -> bool:
-        """Return whether storing results is optional: so for a window whose input is stored."""
-        return self._mode == ADAPTIVE and isinstance(self.inputs[0], IncrementalScan)
+        return self.view.mode == ADAPTIVE and self.inputs[0].node.is_stored
 
     @property
     def has_costs(self) -> bool:
-        """Return whether revisions have measured what storing results saves."""
         return self._balance != 0.0
 
     def pays_off(self) -> bool:
@@ -119,15 +147,15 @@ class PatchedWindow(IncrementalWindow):
         """
         point = self.inputs[0].point
         assert point is not None
-        if why_not_downstream(self.node) is not None or not len(point):
+        if self.node.why_not_patched is not None or not len(point):
             return False
         if not self.has_costs and self.point is None:
             code, at = point.middle()
             affected = self.affected(KeyRanges(np.array([code]), np.array([at]), np.array([at + 1])))
             return len(affected) > 0 and bool(
-                self._costs.choose(self._kind, self.replayed(affected), self.stored(affected))[0]
+                self._costs.choose(self.replayed(affected), self.stored(affected))[0]
             )
-        again = self._costs.again(self._kind, len(point))
+        again = self._costs.upstream.of(len(point))
         self._balance = min(max(self._balance, -again), again)
         if abs(self._balance) < again:
             return self.point is not None
@@ -143,15 +171,10 @@ class PatchedWindow(IncrementalWindow):
         every = np.arange(len(affected))
         return overlapping(BeforeAfter(closings, results, every, every)).relation
 
-    @property
-    def size(self) -> int:
-        """Return the window's size in microseconds."""
-        assert isinstance(self.node.size, int)
-        return self.node.size
-
     def _patched(self, below: Delta, affected: KeyRanges, chosen: IntArray) -> tuple[Delta, BoolArray]:
         """Patch the chosen stretches; return the delta and which of them could be patched."""
         assert self.point is not None
+        patch = self.patch
         # Changes whose windows overlap are patched together.
         first = np.searchsorted(
             _holders(affected, self.first_affected(below.stretches)), np.arange(len(affected))
@@ -162,16 +185,19 @@ class PatchedWindow(IncrementalWindow):
         if len(chosen) < len(affected):
             old, new = old.select_groups(chosen), new.select_groups(chosen)
         concerned = self._concerned(affected.take(chosen), results)
-        good = self._patch.check(old, new, concerned) & (np.diff(results.offsets) > 0)
+        good = patch.check(old, new, concerned) & (np.diff(results.offsets) > 0)
         some = np.flatnonzero(good)
         if len(some) < len(good):
             old, new, results = (one.select_groups(some) for one in (old, new, results))
         stretches = affected.take(chosen[some])
-        inputs = old, new, results, self._around(stretches, results)
-        if isinstance(self._patch, PatchPoints):
-            made = self._patch.patched(*inputs, lambda group, times: self._held(stretches.code[group], times))
-        else:
-            made = self._patch.patched(*inputs)
+        around = self._around(stretches, results)
+
+        def count(group: IntArray, closings: IntArray) -> IntArray:
+            """Count the tuples in the windows that close at these instants."""
+            windows = KeyRanges(stretches.code[group], closings - self.size, closings)
+            return self.inputs[0].estimate(windows)
+
+        made = patch.patched(old, new, results, around, count)
         n = len(some)
         both = BeforeAfter(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
         # Changes below the tolerance count too: the next patch starts from the stored results.
@@ -180,10 +206,6 @@ class PatchedWindow(IncrementalWindow):
     def first_affected(self, stretches: KeyRanges) -> KeyRanges:
         """Return for each change a stretch of results that it affects."""
         return stretches
-
-    def _held(self, code: IntArray, closings: IntArray) -> IntArray:
-        """Count the tuples in the windows that close at these instants."""
-        return self.inputs[0].estimate(KeyRanges(code, closings - self.size, closings))
 
     def _around(self, stretches: KeyRanges, results: Relation) -> tuple[IntArray, IntArray]:
         """Return a time range that covers all windows of these results."""

@@ -23,9 +23,9 @@ from pulse.core.regions import EARLIEST, Regions
 from pulse.core.time import format_duration, format_instant
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
-from pulse.runtime.incremental.arrangement_buffers import KeyBuffers
-from pulse.runtime.incremental.arrangement_splice import Hulls
-from pulse.runtime.incremental.delta import (
+from pulse.operators.incremental.arrangement_buffers import KeyBuffers
+from pulse.operators.incremental.arrangement_splice import Hulls
+from pulse.operators.incremental.delta import (
     GRACE,
     BeforeAfter,
     Changed,
@@ -36,9 +36,12 @@ from pulse.runtime.incremental.delta import (
     hull,
     keys_at,
 )
-from pulse.store.errors import HistoryGoneError
 
 _SHORTER = 16  # microseconds of extra history, since reads request a little more than they need
+
+
+class HistoryDroppedError(PulseError, LookupError):
+    """Rows are needed that are no longer kept."""
 
 
 class RevisionError(PulseError, ValueError):
@@ -156,7 +159,7 @@ class ConnectionPoint:
         """Raise if dropped history is requested; ``grace`` of the request is a safety margin only."""
         needed = int(start.min()) + grace if len(start) else self.since
         if needed + _SHORTER * (grace > 0) < self.since:
-            raise HistoryGoneError(
+            raise HistoryDroppedError(
                 f"connection point: history from {format_instant(needed)} on is needed, but it is kept only from "
                 f"{format_instant(self.since)} on, {format_duration(self.since - needed)} too short; keep more of it"
             )

@@ -12,11 +12,10 @@ from hypothesis import given
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.operators.data.relation import Relation
+from pulse.operators.incremental.arrangement import ConnectionPoint, HistoryDroppedError
+from pulse.operators.incremental.arrangement_buffers import DictEncoder
+from pulse.operators.incremental.delta import Changed, KeyRanges
 from pulse.operators.output.diff import difference
-from pulse.runtime.incremental.arrangement import ConnectionPoint
-from pulse.runtime.incremental.arrangement_buffers import DictEncoder
-from pulse.runtime.incremental.delta import Changed, KeyRanges
-from pulse.store.errors import HistoryGoneError
 from tests.runtime.incremental.revised_loads import SECOND, START, Load, applied, changed, loads, relation
 from tests.strategies import relations
 
@@ -103,7 +102,7 @@ def test_what_is_gone_is_said() -> None:
     )
     late = Changed(region(1, 9, 10), relation([]), relation([]))
     text = ""
-    with pytest.raises(HistoryGoneError) as raised:
+    with pytest.raises(HistoryDroppedError) as raised:
         point.correct(late)
     text = str(raised.value)
     assert "1 s too short" in text, message
