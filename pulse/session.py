@@ -183,6 +183,7 @@ class Session:
         """
         from pulse.operators.fit.spec import FitSpec
         from pulse.runtime.fit.inputs import FitEngine
+        from pulse.runtime.fit.pipeline import FitOptions
         from pulse.runtime.fit.rejects import check_policy, warn_of
         from pulse.runtime.fit.request import FitRequest, completed
         from pulse.runtime.fit.retention import parse_keep
@@ -209,13 +210,15 @@ class Session:
             _folder(out) if out is not None else _temporary_folder(),
             spec,
             FitEngine(self.engine == "local", lambda: self.spark),
-            accents=request.accents(accents, splits),
-            overwrite=overwrite,
-            append=append,
-            keep_tuples=parse_keep(keep_tuples),
-            late=check_policy(late),
-            on_counts=warn_of,
-            progress=progress,
+            FitOptions(
+                overwrite,
+                append,
+                parse_keep(keep_tuples),
+                check_policy(late),
+                on_counts=warn_of,
+                progress=progress,
+            ),
+            request.accents(accents, splits),
         )
 
     def revise(

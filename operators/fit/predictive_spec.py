@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from pulse.core import ErrorBound, StreamSchema, Truth
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.bounds import Absolute, Relative, RelativeWithFloor
 from pulse.core.decimals import as_doubles
 from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
 from pulse.core.expression import (
@@ -172,7 +171,8 @@ class PredictSpec:
     @property
     def limits(self) -> FloatArray:
         """Return the stream's own bounds as a kernel array ``[A, 2]``: share of the truth and floor."""
-        return np.array([_share_and_floor(bound) for bound in self.bounds])
+        unbounded = 0.0, np.inf
+        return np.array([unbounded if one is None else one.share_and_floor for one in self.bounds])
 
 
 class Candidates(NamedTuple):
@@ -332,16 +332,3 @@ def numbers(column: pa.ChunkedArray | pa.Array, name: str) -> FloatArray:
     if pa.types.is_integer(type_) and type_.bit_width == 64:
         floats = np.where(np.abs(floats) > _EXACT, np.nan, floats)
     return floats
-
-
-def _share_and_floor(bound: ErrorBound | None) -> tuple[float, float]:
-    match bound:
-        case None:
-            return 0.0, np.inf
-        case Absolute(value):
-            return 0.0, value
-        case Relative(percent):
-            return percent / 100.0, 0.0
-        case RelativeWithFloor(percent, floor):
-            return percent / 100.0, floor
-    raise PredictSpecError(f"error bound: expected an absolute or relative bound, got {bound!r}")

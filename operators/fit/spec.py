@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.core import ErrorBound, StreamSchema, Truth, format_duration
-from pulse.core.bounds import Absolute, Relative, RelativeWithFloor
-from pulse.core.errors import BoundError, PulseError, unknown_column
+from pulse.core.bounds import Absolute
+from pulse.core.errors import PulseError, unknown_column
 from pulse.kernels.fit.constraints import NOT_ASKED
 from pulse.kernels.fit.greedy_lines import AUTO
 from pulse.kernels.fit.truth_intervals import TRUTHS
@@ -149,16 +149,7 @@ def _default_degree(
 
 def _pair(bound: ErrorBound | None) -> tuple[float, float]:
     """Return the bound as (share of the truth, floor)."""
-    match bound:
-        case None:
-            return NOT_ASKED, NOT_ASKED
-        case Absolute(value):
-            return 0.0, value
-        case Relative(percent):
-            return percent / 100.0, 0.0
-        case RelativeWithFloor(percent, floor):
-            return percent / 100.0, floor
-    raise BoundError(f"error bound: expected an absolute or relative bound, got {bound!r}")
+    return (NOT_ASKED, NOT_ASKED) if bound is None else bound.share_and_floor
 
 
 def _per_attribute(given: Any, schema: StreamSchema, what: str) -> tuple[ErrorBound | None, ...]:

@@ -44,9 +44,15 @@ class ErrorBound(ABC):
             return RelativeWithFloor(number, float(match[3]))
         return Relative(number) if match[2] else Absolute(number)
 
+    @property
     @abstractmethod
+    def share_and_floor(self) -> tuple[float, float]:
+        """Return which share of the truth's absolute value the bound is, and what it is at least."""
+
     def at(self, truth: npt.ArrayLike) -> FloatArray:
         """Return the absolute bound at instants where the truth has these values."""
+        share, floor = self.share_and_floor
+        return np.maximum(share * np.abs(np.asarray(truth, dtype=np.float64)), floor)
 
     @abstractmethod
     def scaled(self, factor: float) -> ErrorBound:
@@ -62,12 +68,14 @@ class Absolute(ErrorBound):
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", _checked(self.value, "an absolute bound"))
 
+    @property
+    def share_and_floor(self) -> tuple[float, float]:
+        return 0.0, self.value
+
     def at(self, truth: npt.ArrayLike) -> FloatArray:
-        """Return the value, the same everywhere."""
-        return np.full(np.shape(truth), self.value)
+        return np.full(np.shape(truth), self.value)  # also where the truth is not finite
 
     def scaled(self, factor: float) -> Absolute:
-        """The same kind of bound, ``factor`` times as wide."""
         return Absolute(self.value * _checked(factor, "a factor"))
 
     def __str__(self) -> str:
@@ -83,12 +91,11 @@ class Relative(ErrorBound):
     def __post_init__(self) -> None:
         object.__setattr__(self, "percent", _checked(self.percent, "a relative bound"))
 
-    def at(self, truth: npt.ArrayLike) -> FloatArray:
-        """Return a share of the truth's absolute value."""
-        return self.percent / 100.0 * np.abs(np.asarray(truth, dtype=np.float64))
+    @property
+    def share_and_floor(self) -> tuple[float, float]:
+        return self.percent / 100.0, 0.0
 
     def scaled(self, factor: float) -> Relative:
-        """The same kind of bound, ``factor`` times as wide."""
         return Relative(self.percent * _checked(factor, "a factor"))
 
     def __str__(self) -> str:
@@ -106,12 +113,11 @@ class RelativeWithFloor(ErrorBound):
         object.__setattr__(self, "percent", _checked(self.percent, "a relative bound"))
         object.__setattr__(self, "floor", _checked(self.floor, "a bound's floor"))
 
-    def at(self, truth: npt.ArrayLike) -> FloatArray:
-        """Return a share of the truth's absolute value, at least the floor."""
-        return np.maximum(self.percent / 100.0 * np.abs(np.asarray(truth, dtype=np.float64)), self.floor)
+    @property
+    def share_and_floor(self) -> tuple[float, float]:
+        return self.percent / 100.0, self.floor
 
     def scaled(self, factor: float) -> RelativeWithFloor:
-        """The same kind of bound, ``factor`` times as wide."""
         factor = _checked(factor, "a factor")
         return RelativeWithFloor(self.percent * factor, self.floor * factor)
 

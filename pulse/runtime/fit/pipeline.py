@@ -109,27 +109,35 @@ class Staging:
     keep_tuples: bool
 
 
+@dataclass(frozen=True)
+class FitOptions:
+    """What becomes of a model that is there already, of its tuples and late ones, and who receives counts and progress.
+
+    Data appended to a model that keeps its tuples is kept as well, unless ``keep_tuples`` says otherwise. ``on_counts`` receives
+    the counts of this fit.
+    """
+
+    overwrite: bool = False
+    append: bool = False
+    keep_tuples: Keep = None
+    late: str = REFUSE
+    on_counts: Callable[[Mapping[str, Any], FitSpec], None] | None = None
+    progress: Progress | None = None
+
+
 def make_model(
     out: str | Path,
     spec: FitSpec,
     origin: Provenance,
     run: Callable[[Staging], FitOutcome],
-    *,
-    overwrite: bool = False,
-    append: bool = False,
-    keep_tuples: Keep = None,
-    late: str = REFUSE,
-    on_counts: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
-    progress: Progress | None = None,
+    options: FitOptions = FitOptions(),
 ) -> Model:
-    """Stage, run, write the manifest, publish; publish nothing if too many tuples are late (``late``).
+    """Stage, run, write the manifest, publish; publish nothing if too many tuples are late.
 
-    Data appended to a model that keeps its tuples is kept as well, unless ``keep_tuples`` says otherwise. Files that a model
-    already holds are not appended again: a warning names them and the model stays as it is. ``on_counts`` receives the counts
-    of this fit.
+    Files that a model already holds are not appended again: a warning names them and the model stays as it is.
     """
     try:
-        return _made(out, spec, origin, run, overwrite, append, keep_tuples, late, on_counts, progress)
+        return _made(out, spec, origin, run, options)
     except HeldAlreadyError as e:
         if not e.whole:
             raise
@@ -142,26 +150,22 @@ def _made(
     spec: FitSpec,
     origin: Provenance,
     run: Callable[[Staging], FitOutcome],
-    overwrite: bool,
-    append: bool,
-    keep_tuples: Keep,
-    late: str,
-    on_counts: Callable[[Mapping[str, Any], FitSpec], None] | None,
-    progress: Progress | None,
+    options: FitOptions,
 ) -> Model:
-    with staged(out, replace=overwrite or append) as staging:
-        old = Model(out) if append and (Path(out) / FILE).is_file() else None
+    keep_tuples = options.keep_tuples
+    with staged(out, replace=options.overwrite or options.append) as staging:
+        old = Model(out) if options.append and (Path(out) / FILE).is_file() else None
         if old is not None:
             _check_same(old.manifest, spec)
             check_new(out, old.manifest.history, origin.source)
             keep_tuples = old.manifest.history.get("keep") if keep_tuples is None else keep_tuples
         generation = 0 if old is None else old.manifest.fits
-        with _watched(staging, progress):
+        with _watched(staging, options.progress):
             ends = None if old is None else ends_of(old)
             outcome = run(Staging(staging, generation, ends, keeps(keep_tuples)))
         remove_temporary(staging)
         counts = read_counts(staging)
-        check_late(counts, late)
+        check_late(counts, options.late)
         counts["missed"] += outcome.missed
         counts["superseded"] += outcome.superseded
         history = history_of(staging, staging / PROGRESS, keep_tuples, dict(origin.source), old)
@@ -187,8 +191,8 @@ def _made(
                 manifest = replace(manifest, files=void_drifts(manifest.files, staging, spec.schema))
             manifest = carry_over(old, manifest, staging)
         (staging / FILE).write_text(manifest.to_json(), encoding="utf-8")
-    if on_counts is not None:
-        on_counts(counts, spec)
+    if options.on_counts is not None:
+        options.on_counts(counts, spec)
     return Model(out)
 
 

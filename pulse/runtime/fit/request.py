@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,8 @@ from pulse.operators.data.tuple_columns import check_columns, needed_columns
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit.bounds_for_query import TRIAL, Bounds, bounds_for
 from pulse.runtime.fit.inputs import FitEngine, FitInput, TableInput, data_from
-from pulse.runtime.fit.pipeline import Progress, Provenance, make_model
-from pulse.runtime.fit.rejects import ASIDE, REFUSE
-from pulse.runtime.fit.retention import Keep
+from pulse.runtime.fit.pipeline import FitOptions, Provenance, make_model
+from pulse.runtime.fit.rejects import ASIDE
 from pulse.store.accent_log import continued, log_from
 from pulse.store.atomic_publish import check_free, check_inputs_outside
 from pulse.store.manifest import FILE
@@ -92,7 +91,9 @@ class FitRequest:
         exact = FitSpec.of(self.schema, error=0, max_gap=max_gap)
         first = FitRequest(TableInput(self.data.first(TRIAL, needed_columns(self.schema))), self.schema)
         with tempfile.TemporaryDirectory(prefix="pulse-trial-") as folder:
-            return bounds_for(bound, stream, first.model(Path(folder) / "trial", exact, _HERE, late=ASIDE))
+            return bounds_for(
+                bound, stream, first.model(Path(folder) / "trial", exact, _HERE, FitOptions(late=ASIDE))
+            )
 
     def accents(self, accents: Any, splits: str | os.PathLike[str] | None) -> AccentLog | None:
         """Return the accents of the data, from a log or a table of splits."""
@@ -103,20 +104,14 @@ class FitRequest:
         out: Path,
         spec: FitSpec,
         engine: FitEngine,
-        *,
+        options: FitOptions,
         accents: AccentLog | None = None,
-        overwrite: bool = False,
-        append: bool = False,
-        keep_tuples: Keep = None,
-        late: str = REFUSE,
-        on_counts: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
-        progress: Progress | None = None,
     ) -> Model:
         """Fit the data into a folder; ``accents`` are those of the data, added after those of a model that is appended to."""
-        check_free(out.absolute(), replace=overwrite or append)
-        if overwrite:
+        check_free(out.absolute(), replace=options.overwrite or options.append)
+        if options.overwrite:
             check_inputs_outside(out, self.data.files())
-        if append and (out / FILE).is_file():
+        if options.append and (out / FILE).is_file():
             old = Model(out)
             accents = continued(old.accents, accents, old.manifest.end)
         return make_model(
@@ -129,12 +124,7 @@ class FitRequest:
                 accents,
             ),
             lambda place: self.data.fit(spec, place, accents, engine),
-            overwrite=overwrite,
-            append=append,
-            keep_tuples=keep_tuples,
-            late=late,
-            on_counts=on_counts,
-            progress=progress,
+            options,
         )
 
 
