@@ -32,7 +32,7 @@ from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.continuous_query import FAR, GRACE, ContinuousQuery
+from pulse.runtime.incremental.continuous_query import FAR, RETENTION_MARGIN, ContinuousQuery
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
 
@@ -84,8 +84,8 @@ class Answering:
             self.kept = Relation.concat([self.kept, segments]).merged() if len(self.kept) else segments
         if upto // self.rate <= self.upto // self.rate:
             return
-        since = max(self.upto, -FAR + self.continuous.radius + GRACE)
-        recent = clip(self.kept, since - self.continuous.radius - GRACE, upto + 1)
+        since = max(self.upto, -FAR + self.continuous.radius + RETENTION_MARGIN)
+        recent = clip(self.kept, since - self.continuous.radius - RETENTION_MARGIN, upto + 1)
         inputs: dict[Node, Relation] = {leaf: as_scanned(recent, leaf) for leaf in self.leaves}
         evaluation = FragmentEvaluation(inputs, possible=self.query.possible)
         evaluation.expect([self.continuous.plan])
@@ -94,7 +94,9 @@ class Answering:
         samples = replace(samples, certainty=np.where(before, np.uint8(ABSENT), samples.certainty))
         self.told.append(to_tuples(samples, self.query.select, possible=self.query.possible))
         self.upto = upto
-        self.kept = ending_after(self.kept, upto - self.continuous.radius - GRACE).without_empty_groups()
+        self.kept = ending_after(
+            self.kept, upto - self.continuous.radius - RETENTION_MARGIN
+        ).without_empty_groups()
 
     @property
     def answer(self) -> pa.Table:

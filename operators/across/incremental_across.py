@@ -11,7 +11,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.base import UPSTREAM
-from pulse.operators.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, extents
+from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, extents
 from pulse.operators.incremental.derived_keys import DerivedKeys
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class IncrementalAcross(DerivedKeys):
                 some = np.flatnonzero(stop > begin)
                 np.minimum.at(start, of[some], first[begin[some]])
                 np.maximum.at(end, of[some], last[stop[some] - 1])
-            stretches = KeyRanges(stretches.code, start, end).widened(GRACE, GRACE).merged()
+            stretches = KeyRanges(stretches.code, start, end).widened(END_MARGIN, END_MARGIN).merged()
             found, of = self._members(stretches)
         n = len(stretches)
         changed = np.zeros(n, bool)

@@ -26,7 +26,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.arrangement_buffers import KeyBuffers
 from pulse.operators.incremental.arrangement_splice import Hulls
 from pulse.operators.incremental.delta import (
-    GRACE,
+    END_MARGIN,
     BeforeAfter,
     Changed,
     Delta,
@@ -120,7 +120,7 @@ class ConnectionPoint:
 
     def content(self, stretches: KeyRanges, wanted: BoolArray | None = None) -> BeforeAfter:
         """Return the rows around stretches before and after the pending revision; none for codes that are not ``wanted``."""
-        self._check(stretches.start, GRACE)
+        self._check(stretches.start, END_MARGIN)
         places = self._locate(stretches)
         if wanted is not None:
             places[~wanted[stretches.code]] = 0

@@ -24,7 +24,7 @@ from pulse.kernels.pieces.range_lookup import merge_ranges
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
 
-GRACE = 2
+END_MARGIN = 2
 """Margin of reads, in microseconds: ends of rows are real numbers, regions whole microseconds."""
 
 

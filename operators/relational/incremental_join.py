@@ -17,7 +17,14 @@ from pulse.core.expression import TRUE
 from pulse.kernels.pieces.align import Cells
 from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.base import DOWNSTREAM, UPSTREAM, IncrementalOperator
-from pulse.operators.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_apart, extents
+from pulse.operators.incremental.delta import (
+    END_MARGIN,
+    BeforeAfter,
+    Delta,
+    KeyRanges,
+    changed_apart,
+    extents,
+)
 from pulse.operators.relational.equi_join import (
     all_pairs,
     common_cells,
@@ -175,7 +182,7 @@ class IncrementalJoin(IncrementalOperator):
     def _near(self, side: int, delta: Delta) -> tuple[IntArray, IntArray]:
         """Return the partners that come near around a changed stretch, before or after: within its window."""
         assert self.node.near is not None
-        window = self.node.reach.after + GRACE
+        window = self.node.reach.after + END_MARGIN
         wide = delta.stretches.widened(window, window)
         mine = self.inputs[side].content(wide)
         others = self.inputs[1 - side].codes()
@@ -208,7 +215,9 @@ class IncrementalJoin(IncrementalOperator):
         window = self.node.reach.after
         if window:
             # The kept part of a row depends on the window around it, so the stretches are extended to whole rows first.
-            stretches = self._around_rows(stretches).widened(window + GRACE, window + GRACE).merged()
+            stretches = (
+                self._around_rows(stretches).widened(window + END_MARGIN, window + END_MARGIN).merged()
+            )
         sides = []
         for side, arc in enumerate(self.inputs):
             requested = np.column_stack([self._pairs[stretches.code, side], stretches.start, stretches.end])

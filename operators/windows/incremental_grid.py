@@ -14,7 +14,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, POSSIBLE
 from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.base import nothing, overlapping
-from pulse.operators.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_rows
+from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, changed_rows
 from pulse.operators.output.sampling import as_points
 from pulse.operators.patch.base import Patch
 from pulse.operators.windows.incremental_window import IncrementalWindow
@@ -38,7 +38,7 @@ class GridWindow(IncrementalWindow):
         return 0
 
     def replay(self, stretches: KeyRanges) -> BeforeAfter:
-        grace = 0 if self.node.input.columns.points else GRACE  # ends of ranges are real numbers
+        grace = 0 if self.node.input.columns.points else END_MARGIN  # ends of ranges are real numbers
         below = self.inputs[0].content(stretches.widened(self.size + grace, grace))
         return self._complete(BeforeAfter(stretches, self.applied(below.relation), below.before, below.after))
 

@@ -16,7 +16,7 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.base import ADAPTIVE, DOWNSTREAM, UPSTREAM, IncrementalOperator, overlapping
-from pulse.operators.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_rows, extents
+from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, changed_rows, extents
 from pulse.operators.patch.base import Patch
 
 if TYPE_CHECKING:
@@ -89,19 +89,19 @@ class IncrementalWindow(IncrementalOperator):
 
     def replay(self, stretches: KeyRanges) -> BeforeAfter:
         wide = self.node.need
-        below = self.inputs[0].content(stretches.widened(wide.before + GRACE, wide.after + GRACE))
+        below = self.inputs[0].content(stretches.widened(wide.before + END_MARGIN, wide.after + END_MARGIN))
         return self._complete(BeforeAfter(stretches, self.applied(below.relation), below.before, below.after))
 
     def affected(self, stretches: KeyRanges) -> KeyRanges:
         """Return where results can change when the input does, widened by how far rows may extend."""
         before, after = self.node.reach
-        return stretches.widened(before + self.stays, after + self.stays + GRACE).merged()
+        return stretches.widened(before + self.stays, after + self.stays + END_MARGIN).merged()
 
     def upstream(self, affected: KeyRanges) -> Delta:
         """Replay old and new results, and return their delta."""
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
-        below = self.inputs[0].content(affected.widened(self.size + GRACE, GRACE))
+        below = self.inputs[0].content(affected.widened(self.size + END_MARGIN, END_MARGIN))
         whole = affected.widened(-self.stays, -self.stays)  # where rows are known whole
         made = self._complete(BeforeAfter(whole, self.applied(below.relation), below.before, below.after))
         if self.point is None:

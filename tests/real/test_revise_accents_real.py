@@ -14,7 +14,7 @@ import pytest
 import pulse
 from pulse.core.time import format_instant
 from pulse.datasets.taq.corrections import read_corrections
-from pulse.runtime.incremental.version_diff import GRACE
+from pulse.runtime.incremental.version_diff import READ_MARGIN
 from pulse.store.model import Model
 from tests.runtime.execution.asking import MACD
 from tests.runtime.incremental.revising import rows
@@ -76,7 +76,9 @@ def test_what_changed_is_the_same_and_a_quarter_after_the_split(
     assert plain.num_rows > 20
     assert got.select(["t", "symbol", "kind"]).equals(plain.select(["t", "symbol", "kind"]))
     t = got["t"].cast(pa.int64()).to_numpy()
-    assert trade <= t.min() + GRACE  # windows reach back only, so that no earlier result depends on the trade
+    assert (
+        trade <= t.min() + READ_MARGIN
+    )  # windows reach back only, so that no earlier result depends on the trade
     assert t.max() <= trade + 2 * MINUTE
     scale = np.where(t >= at, 0.25, 1.0)
     assert np.allclose(got["diff"], plain["diff"].to_numpy() * scale, rtol=1e-9, atol=1e-12)

@@ -46,7 +46,7 @@ from pulse.runtime.accents.to_base_units import (
     restore_recorded,
     with_places,
 )
-from pulse.runtime.incremental.continuous_query import GRACE, followed
+from pulse.runtime.incremental.continuous_query import RETENTION_MARGIN, followed
 from pulse.runtime.predict.tuple_history import anchored_behind
 from pulse.stream.accents.accents import Accent, Control
 from pulse.stream.descriptions.description import Description
@@ -336,7 +336,7 @@ def reach_behind(predictor: Predictor) -> int:
     A silent key is freed once its model has expired; results extend back over windows and retained histories.
     """
     longest = max((one.horizon for one in predictor.specs.values()), default=0)
-    return longest + predictor.continuous.radius + anchored_behind(predictor) + 2 * GRACE
+    return longest + predictor.continuous.radius + anchored_behind(predictor) + 2 * RETENTION_MARGIN
 
 
 def follow(

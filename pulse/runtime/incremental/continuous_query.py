@@ -37,7 +37,7 @@ from pulse.runtime.predict.unknown_keys import followed as followed
 from pulse.validation.revisions.replay import KeyRevision, replaced
 
 FAR = 1 << 62
-GRACE = 1_000_000  # microseconds kept beyond the windows' reach, against rounding at their ends
+RETENTION_MARGIN = 1_000_000  # microseconds kept beyond the windows' reach, against rounding at their ends
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class ContinuousQuery:
             streams[stream], changed[stream] = apply_updates(streams[stream], new, voids=True)
         since = max(min(int(one.since.min()) for one in revised.values()), state.watermark)
         last = max(int(one.until.max()) for one in revised.values())
-        until = min(last, FAR - self.radius - GRACE) + self.radius + GRACE
+        until = min(last, FAR - self.radius - RETENTION_MARGIN) + self.radius + RETENTION_MARGIN
         marks = {stream: _among(streams[stream], one) for stream, one in keys.items()}
         results, solved = self._solved(state.results, streams, marks, (since, max(since, until)), keys)
         if some:
@@ -209,7 +209,9 @@ class ContinuousQuery:
         if watermark <= state.watermark:
             return state
         some = {stream: one for stream, one in (lagging or {}).items() if len(one[1])}
-        first = min([watermark - self.radius - 2 * GRACE, *(int(last.min()) for _, last in some.values())])
+        first = min(
+            [watermark - self.radius - 2 * RETENTION_MARGIN, *(int(last.min()) for _, last in some.values())]
+        )
         alone = self.alone
         streams = {}
         for stream, relation in state.streams.items():
@@ -217,7 +219,7 @@ class ContinuousQuery:
             if alone and stream in some:
                 floor = _known(relation.keys, some[stream], watermark, relation.groups)
             streams[stream] = _ending_after(
-                relation, floor - self.radius - GRACE, newest=not self.separates_keys
+                relation, floor - self.radius - RETENTION_MARGIN, newest=not self.separates_keys
             )
         results = _ending_after(state.results, self._firsts(state.results, some, watermark, first))
         reached = watermark if self.separates_keys else max(first, state.watermark)
@@ -229,7 +231,7 @@ class ContinuousQuery:
 
     def recent(self, relation: Relation, instant: int) -> Relation:
         """Return the segments that results from an instant on depend on."""
-        return clip(relation, instant - self.radius - GRACE, FAR).without_empty_groups()
+        return clip(relation, instant - self.radius - RETENTION_MARGIN, FAR).without_empty_groups()
 
     # -- solving again --------------------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class ContinuousQuery:
         of a pair join to solve here; None: all.
         """
         recent = {
-            stream: _present(clip(relation, since - self.radius - GRACE, until))
+            stream: _present(clip(relation, since - self.radius - RETENTION_MARGIN, until))
             for stream, relation in streams.items()
         }
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}

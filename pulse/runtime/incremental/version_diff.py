@@ -44,7 +44,7 @@ from pulse.runtime.incremental.continuous_query import selected
 from pulse.store.model_ref import ModelRef
 from pulse.store.versions.changed_regions import changed_regions, everywhere
 
-GRACE = 2_000_000
+READ_MARGIN = 2_000_000
 """Microseconds read beyond the windows' reach: ends of segments are real numbers."""
 
 PIECE = 256
@@ -106,7 +106,9 @@ class VersionDiff:
     def results(self) -> Spans:
         """Return the times of results that may differ."""
         before, after = self.reach
-        return spans_of([one.widened(before + GRACE, after + GRACE) for one in self.regions.values()])
+        return spans_of(
+            [one.widened(before + READ_MARGIN, after + READ_MARGIN) for one in self.regions.values()]
+        )
 
     @cached_property
     def inputs(self) -> Spans:
@@ -116,7 +118,7 @@ class VersionDiff:
     def _around(self, regions: Regions) -> Regions:
         """Widen regions to what is read. Where segments are converted to base units on reading, everything before is needed:
         bounds of integrals carry on."""
-        far = 2 * (max(self.reach) + GRACE)
+        far = 2 * (max(self.reach) + READ_MARGIN)
         converted = any(one.alters for side in self.accents for one in side.input_units.values())
         return regions.widened(LATEST if converted else far, far)
 

@@ -42,7 +42,7 @@ from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import (
     FAR,
-    GRACE,
+    RETENTION_MARGIN,
     ContinuousQuery,
     ContinuousQueryState,
     Solved,
@@ -204,7 +204,7 @@ class CellRegistry:
 
     def forget(self, partitioning: SpatialPartitioning, watermark: int) -> None:
         """Free segments and ranges that no result from the watermark on depends on."""
-        oldest = watermark - partitioning.query.radius - GRACE
+        oldest = watermark - partitioning.query.radius - RETENTION_MARGIN
         for stream, relation in self.held.items():
             self.held[stream] = ending_after(relation, oldest).without_empty_groups()
             left = set(_keys(self.held[stream]))

@@ -25,7 +25,12 @@ from pulse.operators.data.updates import apply_updates
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.units.key_ends import Drops
 from pulse.runtime.execution.exchange import ExchangeBatch
-from pulse.runtime.incremental.continuous_query import GRACE, ContinuousQuery, ContinuousQueryState, Solved
+from pulse.runtime.incremental.continuous_query import (
+    RETENTION_MARGIN,
+    ContinuousQuery,
+    ContinuousQueryState,
+    Solved,
+)
 from pulse.validation.online.ended_keys import ceased, push_over
 from pulse.validation.online.validator import ValidationCounts, Validator
 from pulse.validation.revisions.history import STEPS, AcceptedTuples, History, Retention
@@ -143,7 +148,7 @@ def lapsed(
 def _forgotten(predictor: Predictor, revised: bool, watermark: int) -> int:
     """The instant since which an ended key must be silent to be freed: no segment of it may be solved again."""
     oldest = watermark - predictor.continuous.radius
-    return oldest - kept_behind(predictor) - 2 * GRACE if revised else oldest
+    return oldest - kept_behind(predictor) - 2 * RETENTION_MARGIN if revised else oldest
 
 
 def updates_of(taken: Mapping[str, AcceptedTuples]) -> dict[str, Relation]:

@@ -19,7 +19,7 @@ from pulse.datasets.generators.revision_loads import generate_load
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference
 from pulse.runtime.execution.bound_plan import RateError
-from pulse.runtime.incremental.version_diff import GRACE, prepare_revised
+from pulse.runtime.incremental.version_diff import READ_MARGIN, prepare_revised
 from pulse.store.errors import HistoryGoneError, VersionGoneError
 from pulse.store.model import Model
 from pulse.store.versions.changed_regions import changed_regions
@@ -201,8 +201,8 @@ def test_results_from_before_a_correction_are_not_revised(tmp_path: Path) -> Non
     changes = local().revised(text, 1, streams={"S": outcome.model}, parameters=parameters).tuples()
     times = changes["t"].cast(pa.int64()).to_numpy()
     assert changes.num_rows > 20
-    assert int(t[43]) - GRACE <= times.min()
-    assert times.max() <= int(t[44]) + 60 * SECOND + GRACE
+    assert int(t[43]) - READ_MARGIN <= times.min()
+    assert times.max() <= int(t[44]) + 60 * SECOND + READ_MARGIN
 
 
 def test_only_touched_keys_and_times_are_looked_at(models: Models) -> None:
