@@ -29,6 +29,8 @@ QUERIES = {
     "root": "select id, sqrt(x * x + y * y + 1) as d from S where x < 3",
     "window": "select id, avg(x) as a from S[size 2 advance 1]",
     "sum of a filter": "select id, sum(x) as a from S[size 2 advance 1] where x > 1",
+    "first": "select id, first(x) as a from S[size 2 advance 1]",
+    "ends": "select id, last(x) - first(x) as d from S[size 2 advance 1] where x > 1",
     "minimum": "select id, min(x) as a from S[size 2 advance 1]",
     "window of windows": "select id, max(a) as top from (select id, avg(x) as a from S[size 1 advance 1])[size 2 advance 1] as W "
     "group by id",

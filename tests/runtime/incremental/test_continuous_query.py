@@ -26,6 +26,7 @@ QUERIES = {
     "filter": "select id, x from S where x > 2",
     "project": "select id, x * 2 + y as z from S",
     "window": "select id, avg(x) as a from S[size 2 advance 1]",
+    "ends": "select id, last(x) - first(x) as d from S[size 2 advance 1]",
     "macd": "select A.id, A.a - B.a as d from (select id, avg(x) as a from S[size 1 advance 1]) as A "
     "join (select id, avg(x) as a from S[size 3 advance 1]) as B on (A.id = B.id) where A.a > B.a",
     "pairs": "select R.id as one, Q.id as other from S as R join S as Q on (R.id <> Q.id) "

@@ -30,6 +30,7 @@ QUERIES = {
     "rows": "select symbol, price * 2 as p from S where price > 19 sample every 1 s",
     "sum": "select symbol, sum(price) as s from S[size 8 advance 2]",
     "max": "select symbol, max(price) as m from S[size 8 advance 2]",
+    "ends": "select symbol, first(price) as f, last(price) as l from S[size 8 advance 2]",
     "across": "select avg(price) as m from S[size 8 advance 2]",
 }
 ALL = "select symbol, price from S where price > 0"
