@@ -76,6 +76,11 @@ class End(WindowFunction):
             certainty=least_certain(rows.certainty, found.tail, found.head),
         )
 
+    def equations(self, size: str) -> tuple[str, ...]:
+        at = f"t - {size}" if self.function == "first" else "t⁻"
+        limit = "" if self.function == "first" else ", the limit from the left"
+        return (f"{self.function}: {self.output}(t) = {self.argument}({at}){limit}",)
+
     def _rows(self, relation: Relation) -> Relation:
         """Return the rows that have a length, with the rounding of their evaluation added to their bound."""
         rows = relation.ranges_only()

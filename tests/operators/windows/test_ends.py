@@ -94,6 +94,11 @@ def test_a_window_larger_than_the_data_has_no_result(function: str) -> None:
     assert len(window.samples(one_row([1.0, 1.0]), 1_000_000)) == 0
 
 
+def test_the_equations_say_at_which_instant() -> None:
+    assert End("first", "x", "w", 1).equations("5 min") == ("first: w(t) = x(t - 5 min)",)
+    assert End("last", "x", "w", 1).equations("5 min") == ("last: w(t) = x(t⁻), the limit from the left",)
+
+
 # -- over tuples ------------------------------------------------------------------------------------------------------
 
 
