@@ -294,6 +294,6 @@ def test_distances(benchmark: Any, contender: str) -> None:
         benchmark,
         lambda: np.sqrt(arithmetic.evaluate_grid(c, t)),
         accuracy=lambda found: numbers(found, distance(everywhere, t), rounding=1e-12),
-        facts={"largest error halfway between samples, of which it tells nothing": off.max()},
+        facts={"largest error halfway between samples, which it does not bound": off.max()},
         **row,
     )

@@ -226,16 +226,16 @@ def compete(
     counts, updates = run(spec, parts)
     checked = counts.tuples - counts.late - counts.not_finite - counts.misplaced
     assert checked == counts.validated + counts.violated + counts.first + counts.expired + counts.changed
-    told = table.filter(pc.is_valid(table[spec.schema.time]))
+    valid = table.filter(pc.is_valid(table[spec.schema.time]))
     for name in {*spec.schema.modelled_names, *spec.coefficients}:  # what is not a number was set aside
-        told = told.filter(pc.is_finite(told[name]))
+        valid = valid.filter(pc.is_finite(valid[name]))
     record(
         benchmark,
         lambda: run(spec, parts),
         group=group,
         contender=contender,
         work=table.num_rows,
-        accuracy=held_at_tuples(updates, told, spec.schema),
+        accuracy=held_at_tuples(updates, valid, spec.schema),
         rounds=ROUNDS,
         facts={
             "no solving, %": 100 * counts.validated / checked,
@@ -328,7 +328,7 @@ def predictor_of(name: str, ending: str, query: Any = None) -> Predictor:
 ENDINGS = {"macd": "error within 0.6", "filter": "error within 1%"}
 
 
-class Standing:
+class Continuous:
     """Pulse: push, and free what is over."""
 
     def __init__(self, name: str, ending: str) -> None:
@@ -368,9 +368,9 @@ class Stream:
         self.exact = DuckDB(ticks=file, load=True)
 
     def judge(self, name: str, contender: str, running: Any) -> Accuracy:
-        """Pulse's answer by a run that forgets nothing, DuckDB's by what it told."""
+        """Pulse's answer by a run that forgets nothing, DuckDB's by what it emitted."""
         if contender == RECOMPUTED:
-            return self._told(name, running.told)
+            return self._of_emitted(name, running.emitted)
         ending = ENDINGS[name] if contender == BOUND else ""
         query = parse(f"{QUERIES[name]} {ending}", {"S": ticks().schema}).bind({})
         macd = name == "macd"
@@ -385,7 +385,7 @@ class Stream:
             slack=1e-6,
         )
 
-    def _told(self, name: str, answer: pa.Table) -> Accuracy:
+    def _of_emitted(self, name: str, answer: pa.Table) -> Accuracy:
         if name == "filter":
             expected = self.table.filter(pc.greater(self.table["price"], LEVEL))
             for column, type_ in (("symbol", pa.string()), ("t", pa.int64()), ("price", pa.float64())):
@@ -401,7 +401,7 @@ class Stream:
 def test_queries(benchmark: Any, tmp_path: Path, name: str, size: int, contender: str) -> None:
     stream, latencies = Stream(tmp_path, size), list[float]()
     ending = ENDINGS[name] if contender == BOUND else ""
-    maker = partial(recomputed if contender == RECOMPUTED else Standing, name, ending)
+    maker = partial(recomputed if contender == RECOMPUTED else Continuous, name, ending)
     running = record(
         benchmark,
         lambda: streamed(maker, stream.parts, latencies),
@@ -414,7 +414,7 @@ def test_queries(benchmark: Any, tmp_path: Path, name: str, size: int, contender
     p50, p99 = np.percentile(np.array(latencies) * 1e3, [50, 99])
     facts = benchmark.extra_info["facts"]
     facts |= {"a push, p50 ms": float(p50), "p99 ms": float(p99)}
-    if isinstance(running, Standing):
+    if isinstance(running, Continuous):
         tally = running.prediction.tally
         assert tally.validated > 0.9 * tally.tuples
         facts |= {"no solving, %": 100 * tally.validated / tally.tuples, "changes": float(tally.changes)}

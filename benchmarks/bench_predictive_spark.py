@@ -177,7 +177,7 @@ class OnSpark:
         self.query.processAllAvailable()
 
     def batches(self) -> list[Any]:
-        """What Spark says of the batches that had tuples, without the first."""
+        """Spark's progress of the batches that had tuples, without the first."""
         return [one for one in self.query.recentProgress if one.numInputRows][1:]
 
     def check(self) -> None:
@@ -205,13 +205,13 @@ class OurJob(OnSpark):
         here.take()
         here.check()
         mine, other = self.running.status.tally, here.prediction.tally
-        assert _told(mine, names) == _told(other, names)
+        assert _tallied(mine, names) == _tallied(other, names)
         # Not exactly: keys solved together are about another reference than by bucket, and a result that is shorter than some
         # microseconds, where two averages meet, is then there or not by rounding (4,458 and 4,459 rows were seen).
         assert abs(mine.changes - other.changes) <= max(1e-3 * other.changes, 8)
 
 
-def _told(tally: Tally, names: tuple[str, ...]) -> dict[str, int]:
+def _tallied(tally: Tally, names: tuple[str, ...]) -> dict[str, int]:
     return {name: getattr(tally, name) for name in names}
 
 
@@ -253,10 +253,10 @@ def check_tuples(files: Files, name: str, session: Session) -> Accuracy:
     with duckdb.connect() as connection:
         connection.register("found", rows)
         if name == "filter":  # tuples, some of which are there twice
-            told = "select symbol::varchar, epoch_us(t), price from found"
+            emitted = "select symbol::varchar, epoch_us(t), price from found"
             wanted = f"select symbol::varchar, epoch_us(t), price from {source} where price > 60"
-            wrong = connection.execute(f"""select (select count(*) from ({told} except all {wanted})),
-                (select count(*) from ({wanted} except all {told}))""").fetchone()
+            wrong = connection.execute(f"""select (select count(*) from ({emitted} except all {wanted})),
+                (select count(*) from ({wanted} except all {emitted}))""").fetchone()
             assert wrong == (0, 0)
             return exact()
         averages = connection.sql(
@@ -306,12 +306,12 @@ def test_batches(
             rounds=ROUNDS,
         )
         if isinstance(running, OnSpark):
-            benchmark.extra_info["facts"] |= _told_by_spark(running.batches(), size)
+            benchmark.extra_info["facts"] |= _progress_facts(running.batches(), size)
     finally:
         running.stop()
 
 
-def _told_by_spark(batches: list[Any], size: int) -> dict[str, float]:
+def _progress_facts(batches: list[Any], size: int) -> dict[str, float]:
     """Latencies as Spark states them, and the tuples a second that go with them."""
     took = np.array([one.durationMs["triggerExecution"] for one in batches], float)
     p50, p99 = np.percentile(took, [50, 99])

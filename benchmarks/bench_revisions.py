@@ -83,13 +83,13 @@ class Windows:
     def columns(self) -> Columns:
         return Columns((("symbol", pa.string()),), ("price",), points=self.points)
 
-    def reviser(self, mode: str) -> IncrementalView:
+    def view(self, mode: str) -> IncrementalView:
         text = f"select symbol, {self.function}(price) as a from S[size {self.size} advance {self.size}]"
         columns = {"S": self.columns}
         query = parse(text, columns).bind({})
-        reviser = IncrementalView(query, columns, mode=mode, every=query.rate)
-        reviser.start({"S": self.stream(prices())})
-        return reviser
+        view = IncrementalView(query, columns, mode=mode, every=query.rate)
+        view.start({"S": self.stream(prices())})
+        return view
 
     def stream(self, values: Any, first: int = 0) -> Relation:
         n = len(values)
@@ -124,9 +124,9 @@ class Windows:
         function: Any = {"sum": np.sum, "avg": np.mean, "max": np.max}[self.function]
         return function(values.reshape(-1, self.size), axis=1)
 
-    def judge(self, reviser: IncrementalView, truth: Any) -> Accuracy:
-        """The answer from the segments that a reviser holds, at every closing time, against numpy's."""
-        found = answer_of(reviser)
+    def judge(self, view: IncrementalView, truth: Any) -> Accuracy:
+        """The answer from the segments that a view holds, at every closing time, against numpy's."""
+        found = answer_of(view)
         closing = np.rint(found["t"].cast(pa.int64()).to_numpy() / SECOND).astype(np.int64)
         value = dict(zip(closing.tolist(), found["a"].to_numpy().tolist(), strict=True))
         wanted = np.arange(1, len(truth) + 1) * self.size
@@ -139,10 +139,10 @@ class Windows:
         return Accuracy(float(right.mean()), float(given.mean()), 0.0, float(off.max()), rounding)
 
 
-def answer_of(reviser: IncrementalView, possible: bool = False) -> pa.Table:
-    """All tuples of the answer from the segments that a reviser holds."""
-    query, plan = replace(reviser.query, possible=possible), reviser.plan
-    held = reviser._streams["S"].everything()
+def answer_of(view: IncrementalView, possible: bool = False) -> pa.Table:
+    """All tuples of the answer from the segments that a view holds."""
+    query, plan = replace(view.query, possible=possible), view.plan
+    held = view._streams["S"].everything()
     inputs: dict[Node, Relation] = {scan: as_scanned(held, scan) for scan in scans(plan)}
     assert query.rate is not None
     samples = FragmentEvaluation(inputs, possible=possible).samples(plan, query.rate)
@@ -179,22 +179,22 @@ def test_window(benchmark: Any, asked: Windows, contender: str) -> None:
             **row,
         )
         return
-    reviser = asked.reviser(MODES.get(contender, "upstream"))
+    view = asked.view(MODES.get(contender, "upstream"))
     if contender == AGAIN:
-        reviser.start({"S": asked.stream(values)})
-        record(benchmark, reviser.results, accuracy=lambda _: asked.judge(reviser, truth), **row)
+        view.start({"S": asked.stream(values)})
+        record(benchmark, view.results, accuracy=lambda _: asked.judge(view, truth), **row)
         return
-    told = [reviser.revise({"S": change}) for change in changes]
-    fresh = asked.reviser("upstream")
+    emitted = [view.revise({"S": change}) for change in changes]
+    fresh = asked.view("upstream")
     fresh.start({"S": asked.stream(values)})
-    check_same(reviser.results(), fresh.results())
-    check_emitted(asked, told, values)
-    judged = asked.judge(reviser, truth)
-    reviser.start({"S": asked.stream(prices())})
+    check_same(view.results(), fresh.results())
+    check_emitted(asked, emitted, values)
+    judged = asked.judge(view, truth)
+    view.start({"S": asked.stream(prices())})
     ahead = iter([{"S": change} for change in changes])
     record(
         benchmark,
-        reviser.revise,
+        view.revise,
         accuracy=judged,
         setup=lambda: ((next(ahead),), {}),
         rounds=count,
@@ -208,10 +208,10 @@ def duck_windows(asked: Windows) -> str:
     return f"select k // {asked.size} + 1 as closing, {asked.function}(price) as a from ticks group by 1 order by 1"
 
 
-def check_emitted(asked: Windows, told: list[Any], values: Any) -> None:
-    """That the last word on each closing time is what numpy says of the corrected values."""
+def check_emitted(asked: Windows, emitted: list[Any], values: Any) -> None:
+    """That the last word on each closing time is what numpy computes from the corrected values."""
     last: dict[int, float] = {}
-    for one in told:
+    for one in emitted:
         for row in one.tuples().to_pylist():
             if row["kind"] in ("+U", "+I"):
                 last[round(row["t"].timestamp())] = row["a"]
@@ -242,8 +242,8 @@ class Market:
 
     def fit(self, name: str, **bound: Any) -> Model:
         out = self.folder / f"model-{name}"
-        told: dict[str, Any] = {"key": "symbol", "time": "t", "model": {"price": "step"}}
-        return self.here.fit(self.file, out=out, keep_tuples=True, overwrite=True, **told, **bound)
+        emitted: dict[str, Any] = {"key": "symbol", "time": "t", "model": {"price": "step"}}
+        return self.here.fit(self.file, out=out, keep_tuples=True, overwrite=True, **emitted, **bound)
 
     def load(self, revisions: int) -> Load:
         """Revisions whose values change by about as much as prices do within seconds; of few, not all are absorbed."""
@@ -261,8 +261,8 @@ class Market:
         """Whether the model moves, so that there is something to propagate."""
         return self.held.refitted(load.revisions).counts.absorbed < len(load.revisions)
 
-    def reviser(self, mode: str) -> IncrementalView:
-        return self.held.reviser(Macd.text, mode, **self.asked.parameters)
+    def view(self, mode: str) -> IncrementalView:
+        return self.held.view(Macd.text, mode, **self.asked.parameters)
 
     def corrected(self, load: Load) -> DuckDB:
         """The peer, with the corrected tuples."""
@@ -270,21 +270,21 @@ class Market:
         pq.write_table(load.corrected, file)
         return DuckDB(ticks=file, load=True)
 
-    def check(self, reviser: IncrementalView, revised: Any) -> None:
+    def check(self, view: IncrementalView, revised: Any) -> None:
         """Old results with what was emitted are the new ones."""
-        before, now = (answer_of(one) for one in (self.reviser("upstream"), reviser))
-        told = revised.tuples()
-        if reviser.mode == "downstream":  # or it would be a replay that is held against itself
+        before, now = (answer_of(one) for one in (self.view("upstream"), view))
+        emitted = revised.tuples()
+        if view.mode == "downstream":  # or it would be a replay that is held against itself
             flows = [flow for flow in revised.report.operators if flow.operator.startswith("Window")]
             assert flows
             assert all(flow.modes.get("downstream", 0) > flow.fell_back for flow in flows), revised.report
         with duckdb.connect() as connection:
-            for name, table in (("before", before), ("now", now), ("told", told)):
+            for name, table in (("before", before), ("now", now), ("emitted", emitted)):
                 connection.register(name, table)
             wrong = connection.sql("""
                 with made as (
-                    select symbol, t, diff from before anti join (from told where kind in ('-D', '-U')) using (symbol, t)
-                    union all select symbol, t, diff from told where kind in ('+I', '+U'))
+                    select symbol, t, diff from before anti join (from emitted where kind in ('-D', '-U')) using (symbol, t)
+                    union all select symbol, t, diff from emitted where kind in ('+I', '+U'))
                 select count(*) from made full join now using (symbol, t)
                 where made.diff is null or now.diff is null or abs(made.diff - now.diff) > 1e-6""").fetchall()
         assert wrong == [(0,)]
@@ -292,11 +292,11 @@ class Market:
     def judged(self, revisions: int) -> Accuracy:
         """The new results are DuckDB's of the corrected tuples, within what is certified; all modes end at the same."""
         if revisions not in self._judged:
-            load, reviser = self.load(revisions), self.reviser("adaptive")
-            self.held.revise(reviser, load.revisions)
+            load, view = self.load(revisions), self.view("adaptive")
+            self.held.revise(view, load.revisions)
             peer = self.corrected(load)
             found = agreement(
-                answer_of(reviser, possible=True),
+                answer_of(view, possible=True),
                 peer.macd(self.asked),
                 keys=("symbol",),
                 value="diff",
@@ -337,10 +337,15 @@ def compete(benchmark: Any, market: Market, group: str, contender: str, revision
         peer.close()
         file = market.folder / f"again-{revisions}.parquet"
         pq.write_table(load.corrected, file)
-        told: dict[str, Any] = {"key": "symbol", "time": "t", "model": {"price": "step"}, "drift": "0.005%"}
+        emitted: dict[str, Any] = {
+            "key": "symbol",
+            "time": "t",
+            "model": {"price": "step"},
+            "drift": "0.005%",
+        }
 
         def again() -> Any:
-            model = market.here.fit(file, out=market.folder / "again", overwrite=True, **told)
+            model = market.here.fit(file, out=market.folder / "again", overwrite=True, **emitted)
             return market.here.sql(
                 Macd.text, streams={"S": model}, parameters=market.asked.parameters
             ).tuples()
@@ -354,13 +359,13 @@ def compete(benchmark: Any, market: Market, group: str, contender: str, revision
             **row,
         )
         return
-    reviser = market.reviser(MODES[contender])
-    refitted, revised = market.held.revise(reviser, load.revisions)
-    market.check(reviser, revised)
+    view = market.view(MODES[contender])
+    refitted, revised = market.held.revise(view, load.revisions)
+    market.check(view, revised)
     counts = refitted.counts
 
     def afresh() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (market.reviser(MODES[contender]), load.revisions), {}
+        return (market.view(MODES[contender]), load.revisions), {}
 
     record(
         benchmark,
@@ -452,16 +457,16 @@ def test_absorbed(benchmark: Any, small: Market, bound: str) -> None:
     load = generate_load(
         small.tuples, model.schema, revisions=min(2000, small.rows // 50), seed=7, size=0.001, again=0.0
     )
-    reviser = held.reviser("select symbol, price from S where price > 100", "adaptive")
-    refitted, revised = held.revise(reviser, load.revisions)
+    view = held.view("select symbol, price from S where price > 100", "adaptive")
+    refitted, revised = held.revise(view, load.revisions)
     counts = refitted.counts
     assert counts.revisions == len(load.revisions)
     assert len(revised.changes) <= 2 * (counts.segments_old + counts.segments_new)
     steps, numbers_of = Steps.of_table(load.corrected, key="symbol", value="price")
-    lines = lines_of(reviser._streams["S"].everything(), numbers_of)
+    lines = lines_of(view._streams["S"].everything(), numbers_of)
 
     def afresh() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (held.reviser("select symbol, price from S where price > 100", "adaptive"), load.revisions), {}
+        return (held.view("select symbol, price from S where price > 100", "adaptive"), load.revisions), {}
 
     record(
         benchmark,
@@ -483,7 +488,7 @@ def test_absorbed(benchmark: Any, small: Market, bound: str) -> None:
 
 
 def lines_of(relation: Relation, numbers_of: dict[str, int]) -> Lines:
-    """The segments that a reviser holds, by key and time."""
+    """The segments that a view holds, by key and time."""
     ranges = relation.take(np.flatnonzero(relation.hi > relation.lo))
     code = np.array([numbers_of[name] for name in ranges.keys[0].cast(pa.string()).to_pylist()])[ranges.group]
     order = np.lexsort((ranges.lo, ranges.ref, code))

@@ -107,7 +107,7 @@ def test_fit(
     )
     benchmark.extra_info["facts"]["tuples a segment"] = market.rows / len(model)
     if ours:
-        tell_memory(benchmark, "fit", market.rows)
+        note_memory(benchmark, "fit", market.rows)
     shutil.rmtree(tmp_path)  # as large as the model
 
 
@@ -236,19 +236,19 @@ def test_memory(benchmark: Any, market: Grown, tmp_path: Path) -> None:
     finally:
         cache.limit(room)
         shutil.rmtree(tmp_path)
-    tell_memory(benchmark, "macd", market.rows)
+    note_memory(benchmark, "macd", market.rows)
 
 
-def tell_memory(benchmark: Any, what: str, rows: int) -> None:
+def note_memory(benchmark: Any, what: str, rows: int) -> None:
     """High-water marks, and by how much they rise from the next smaller size on. Work is dealt by whole keys, so they may rise
     with the largest key's segments, but must stay far below what the tuples would take."""
-    memory, told = benchmark.extra_info["memory"], benchmark.extra_info["facts"]
+    memory, noted = benchmark.extra_info["memory"], benchmark.extra_info["facts"]
     _MARKS.setdefault(what, {})[rows] = memory["most"]
-    told["MB at most"] = memory["most"] / 1e6
-    told["of it before the work, MB"] = memory["before"] / 1e6
+    noted["MB at most"] = memory["most"] / 1e6
+    noted["of it before the work, MB"] = memory["before"] / 1e6
     smaller = [some for some in _MARKS[what] if some < rows]
     if smaller:
-        told["bytes more per tuple more"] = slope = _slope(_MARKS[what], max(smaller), rows)
+        noted["bytes more per tuple more"] = slope = _slope(_MARKS[what], max(smaller), rows)
         assert slope < STEEPEST or max(smaller) < SETTLED
 
 

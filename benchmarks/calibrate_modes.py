@@ -56,11 +56,11 @@ def _timed(function: str, points: bool, mode: str, size: int, repeats: int) -> t
     columns = Columns((("k", pa.int64()),), ("x",), points=points)
     scan = Scan("S", "S", columns)
     node = Window(scan, function, "S.x", "a", size * SECOND, SECOND)
-    reviser = IncrementalView(Query(node, ("S.k", "a")), {"S": columns}, points="windows", mode=mode)
+    view = IncrementalView(Query(node, ("S.k", "a")), {"S": columns}, points="windows", mode=mode)
     stream = _stream(columns, 4 * size + 8)
-    reviser.start({"S": stream})
+    view.start({"S": stream})
     at = 2 * size + 2
-    (arc,) = (arc for arc in reviser._arcs.values() if isinstance(arc, IncrementalWindow))
+    (arc,) = (arc for arc in view._arcs.values() if isinstance(arc, IncrementalWindow))
     affected = arc.affected(
         KeyRanges(np.array([0]), np.array([at * SECOND]), np.array([at * SECOND + (1 if points else SECOND)]))
     )
@@ -69,10 +69,10 @@ def _timed(function: str, points: bool, mode: str, size: int, repeats: int) -> t
     for i in range(repeats):
         changed = _revised(stream, at, -1.0 - i % 2)
         begin = time.process_time()
-        reviser.revise({"S": changed})
+        view.revise({"S": changed})
         times.append(time.process_time() - begin)
         # Patches cut the stored results: begin anew, so that their number stays the same.
-        reviser.start({"S": stream})
+        view.start({"S": stream})
     return float(rows.sum()), 1e6 * float(np.median(times))
 
 

@@ -22,7 +22,7 @@ os.environ.setdefault("SPARK_DRIVER_MEMORY", "6g")
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled() -> None:
-    """Compile time is told apart: of this process, whose kernels may be cached, and in a whole run of one that has none."""
+    """Compile time is reported apart: of this process, whose kernels may be cached, and in a whole run of one that has none."""
     from pulse.kernels import _jit
 
     with apart("loading or compiling the kernels"):

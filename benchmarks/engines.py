@@ -1,9 +1,9 @@
 """Queries that run on a stream, as :mod:`.replay` drives them: ours on predictions, on segments and on tuples being modelled;
-tuple engines; each keeps what it told.
+tuple engines; each keeps what it emitted.
 
 ::
 
-    Predicting   tuples ──validator──> what changes ──standing query──> changes of results, ahead of time
+    Predicting   tuples ──validator──> what changes ──continuous query──> changes of results, ahead of time
     Historical   segments, made before ──window, query──> results up to the newest instant that all keys are known to
     Modelling    tuples ──fitter──> segments that closed ──the same──> results
 """
@@ -41,7 +41,7 @@ LATENESS = 60_000_000
 
 
 class Predicting:
-    """Tuples are validated; where one fails its key is solved again, and what that changes is told."""
+    """Tuples are validated; where one fails its key is solved again, and what that changes is emitted."""
 
     def __init__(self, predictor: Predictor, tuples: pa.Table) -> None:
         (self.stream,) = predictor.specs
@@ -67,7 +67,7 @@ class Predicting:
 
 
 class Answering:
-    """A query at its rate over segments that come in: closing times are told once, when all keys are known that far."""
+    """A query at its rate over segments that come in: closing times are emitted once, when all keys are known that far."""
 
     def __init__(self, query: Query, columns: Columns) -> None:
         self.query, (self.stream,) = query, {scan.stream for scan in scans(query.plan)}
@@ -76,10 +76,10 @@ class Answering:
         assert query.rate is not None
         self.rate = query.rate
         self.kept, self.upto = Relation.empty(columns), -FAR
-        self.told: list[pa.RecordBatch] = []
+        self.emitted: list[pa.RecordBatch] = []
 
     def take(self, segments: Relation, upto: int) -> None:
-        """More segments; before ``upto`` nothing is missing any more. What closes by then is told, the rest kept."""
+        """More segments; before ``upto`` nothing is missing any more. What closes by then is emitted, the rest kept."""
         if len(segments):
             self.kept = Relation.concat([self.kept, segments]).merged() if len(self.kept) else segments
         if upto // self.rate <= self.upto // self.rate:
@@ -92,7 +92,7 @@ class Answering:
         samples = evaluation.samples(self.continuous.plan, self.rate)
         before = (samples.times <= self.upto) | (samples.times > upto)
         samples = replace(samples, certainty=np.where(before, np.uint8(ABSENT), samples.certainty))
-        self.told.append(to_tuples(samples, self.query.select, possible=self.query.possible))
+        self.emitted.append(to_tuples(samples, self.query.select, possible=self.query.possible))
         self.upto = upto
         self.kept = ending_after(
             self.kept, upto - self.continuous.radius - RETENTION_MARGIN
@@ -100,8 +100,8 @@ class Answering:
 
     @property
     def answer(self) -> pa.Table:
-        """All that was told."""
-        return pa.Table.from_batches(self.told)
+        """All that was emitted."""
+        return pa.Table.from_batches(self.emitted)
 
 
 class Historical(Answering):
@@ -174,7 +174,7 @@ class ByHand:
         self.parts.append(self.operator.push(*(column[begin:end] for column in self.columns)))
 
     @property
-    def told(self) -> Any:
+    def emitted(self) -> Any:
         """All of it, column by column."""
         return type(self.parts[0])(*map(np.concatenate, zip(*self.parts, strict=True)))
 
@@ -190,7 +190,7 @@ class InDuckDB:
         self.stream.push(self.tuples.slice(begin, end - begin))
 
     @property
-    def told(self) -> pa.Table:
+    def emitted(self) -> pa.Table:
         """All answers."""
-        told: pa.Table = self.stream.told
-        return told
+        emitted: pa.Table = self.stream.emitted
+        return emitted

@@ -60,7 +60,7 @@ class Accuracy:
 
     ``certified`` is the largest error that the answer admits of any value, ``observed`` the largest that was found, both in
     the value's unit. An answer further off than it admits is no answer: ValueError. A peer that answers another question, the
-    nearest that it can, certifies nothing, None: its values may be off by anything, which is told. ``rounding`` is what the
+    nearest that it can, certifies nothing, None: its values may be off by anything, which is reported. ``rounding`` is what the
     truth itself, computed in floating point, may be off by, and allows ``observed`` that much more.
     """
 
@@ -147,14 +147,14 @@ def record(
     ``setup`` runs before each round, untimed, and may return its ``(args, kwargs)``. With ``peak`` the high-water mark of
     memory of the function (or of the one given there) is measured in a process of its own, as :func:`.processes.peak` can.
     ``facts`` are further figures, shown beside the row; those named in ``drawn`` have a plot of their own over ``x``, and
-    those named in ``aims`` are to be at most what stands there: the reading of a run says which are not.
+    those named in ``aims`` are to be at most what stands there: the reading of a run lists which are not.
     """
     if unknown := set(aims or ()) - set(facts or ()):
-        raise ValueError(f"aims are of facts that are told, {sorted(facts or ())}; got {sorted(unknown)}")
+        raise ValueError(f"aims are of facts that are recorded, {sorted(facts or ())}; got {sorted(unknown)}")
     if not (math.isfinite(work) and work > 0):
         raise ValueError(f"work is a number of {unit}, above 0; got {work}")
     if x is not None and not (math.isfinite(x) and x_label):
-        raise ValueError(f"x is a finite number and x_label says of what; got {x}, {x_label!r}")
+        raise ValueError(f"x is a finite number and x_label names it; got {x}, {x_label!r}")
     benchmark.group = group
     timing = _run(benchmark, function, rounds=rounds, warmup=warmup, setup=setup)
     judged = accuracy if isinstance(accuracy, Accuracy) else accuracy(timing.result)

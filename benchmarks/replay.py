@@ -122,7 +122,7 @@ def simulate(
 
 
 class Engine(Protocol):
-    """A query that is running; which tuples there are it knows from the start, and when they come it is told."""
+    """A query that is running; it has all tuples from the start, and is called when they come."""
 
     def push(self, begin: int, end: int) -> None:
         """Take the tuples ``begin:end`` of the workload, and answer."""
@@ -187,10 +187,10 @@ def record_replay(
 ) -> Engine:
     """A contender's row at a rate of the figure, or :data:`AT_ONCE`, which is the highest that it can sustain; its engine."""
     timing, queue = replays.run(contender, rate, rounds=rounds)
-    told: dict[str, Any] = {"contender": contender, "work": queue.tuples, "accuracy": accuracy}
+    fields: dict[str, Any] = {"contender": contender, "work": queue.tuples, "accuracy": accuracy}
     if rate == AT_ONCE:
         most: dict[str, str | float] = {"highest sustained, tuples/s": queue.capacity}
-        record(benchmark, timing, group=f"{figure}, at capacity", facts={**most, **facts}, **told)
+        record(benchmark, timing, group=f"{figure}, at capacity", facts={**most, **facts}, **fields)
     else:
         record(
             benchmark,
@@ -200,7 +200,7 @@ def record_replay(
             x=rate,
             x_label="tuples/s offered",
             facts={**queue.facts(), **facts},
-            **told,
+            **fields,
         )
     engine: Engine = timing.result
     return engine

@@ -59,18 +59,18 @@ class Held:
     def _relation(self, segments: SegmentBatch) -> Relation:
         return Relation.from_table(segments.sort().to_arrow(), Columns.of(self.spec.schema))
 
-    def reviser(self, text: str, mode: str, **parameters: Any) -> IncrementalView:
+    def view(self, text: str, mode: str, **parameters: Any) -> IncrementalView:
         """A query over the model, ready to be revised; of windows what they are at closing times."""
         columns = {"S": Columns.of(self.spec.schema)}
         query = parse(text, columns).bind(parameters)
-        reviser = IncrementalView(query, columns, mode=mode, every=query.rate)
-        reviser.start({"S": self._relation(self.segments)})
-        return reviser
+        view = IncrementalView(query, columns, mode=mode, every=query.rate)
+        view.start({"S": self._relation(self.segments)})
+        return view
 
-    def revise(self, reviser: IncrementalView, revisions: Revisions) -> tuple[Refitted, ViewUpdate]:
+    def revise(self, view: IncrementalView, revisions: Revisions) -> tuple[Refitted, ViewUpdate]:
         """From corrected tuples to corrected results."""
         refitted = self.refitted(revisions)
-        return refitted, reviser.revise({"S": self.changed(refitted)})
+        return refitted, view.revise({"S": self.changed(refitted)})
 
     # -- the connection point of the tuples -----------------------------------------------------------------
 

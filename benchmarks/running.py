@@ -56,7 +56,7 @@ class Running:
         self.left: Counter[str] = Counter()  # benchmarks that are still to run, by chapter
         self.number = 0
         self.began = self.written = time.monotonic()
-        self.said = ("", self.began)  # the chapter, and when
+        self.announced = ("", self.began)  # the chapter, and when
         self.facts = facts.machine() | {"load at the start": facts.load()}
         self.machine = {"cpu": {"brand_raw": facts.processor()}, "python_version": platform.python_version()}
 
@@ -73,8 +73,8 @@ class Running:
     def progress(self, item: pytest.Item) -> None:
         """A line for a chapter that begins, and for a benchmark that begins a while after the line before."""
         chapter, now = _chapter(item), time.monotonic()
-        begins = self.said[0] != chapter
-        if begins or now - self.said[1] > QUIET:
+        begins = self.announced[0] != chapter
+        if begins or now - self.announced[1] > QUIET:
             done = self.number - self.left.total()
             rest = ", ".join(name for name in self.left if name != chapter)
             words = f"[{_clock(now - self.began)}] {done} of {self.number} done, now {chapter}"
@@ -84,7 +84,7 @@ class Running:
             if reporter is not None:
                 reporter.ensure_newline()
                 reporter.write_line(words)
-            self.said = (chapter, now)
+            self.announced = (chapter, now)
         self.left[chapter] -= 1
         self.left += Counter()  # without chapters that are over
 
@@ -106,16 +106,16 @@ class Running:
         """All of it, as it stands."""
         self.written = time.monotonic()
         session = self.config._benchmarksession  # type: ignore[attr-defined]
-        told = self.config.hook.pytest_benchmark_generate_json(
+        content = self.config.hook.pytest_benchmark_generate_json(
             config=self.config,
             benchmarks=[bench for bench in session.benchmarks if bench and not _unjudged(bench.fixture)],
             include_data=True,
             machine_info=self.machine,  # its own, of a package that starts processes to find out, takes seconds
             commit_info={},
         )
-        told[ADDED] = self.added()
-        write_json(self.folder, told)
-        run = run_of(told)
+        content[ADDED] = self.added()
+        write_json(self.folder, content)
+        run = run_of(content)
         comparison = None if self.old is None else compare(run, self.old)
         write_report(self.folder, run, comparison)
         return run, comparison
@@ -126,8 +126,8 @@ def _message(report: pytest.TestReport | pytest.CollectReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else str(report.longrepr).strip().rpartition("\n")[2]
     lines = [line for line in text.strip().splitlines() if line.strip()] or [""]
-    told = [lines[0], lines[-1]] if lines[0].endswith(":") and len(lines) > 1 else lines[:1]
-    return " ".join(" ".join(told).split())[:300]
+    content = [lines[0], lines[-1]] if lines[0].endswith(":") and len(lines) > 1 else lines[:1]
+    return " ".join(" ".join(content).split())[:300]
 
 
 def _chapter(item: pytest.Item) -> str:
@@ -157,7 +157,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except (OSError, ValueError) as e:
         raise pytest.UsageError(f"--pulse-compare: {e}") from e
     config.option.benchmark_quiet = True  # its table is not ours
-    # Said of a benchmark that fails before it is timed, whose failure would then be told twice.
+    # Raised for a benchmark that fails before it is timed, whose failure would then be reported twice.
     config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used")
     # A file that cannot be read is reported, the others run.
     config.option.continue_on_collection_errors = True

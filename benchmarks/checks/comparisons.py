@@ -49,7 +49,7 @@ def models(
     """Of a fit: by how much the model is off at each tuple, what was stated there, and which tuples have a model.
 
     Precision is the share of modelled tuples within the stated bound, recall that of tuples modelled. What is certified is
-    the widest bound, if the fit says nothing narrower.
+    the widest bound, if the fit has nothing narrower.
     """
     off, bound = np.asarray(off, np.float64)[modelled], np.broadcast_to(bound, len(modelled))[modelled]
     return Accuracy(
@@ -80,12 +80,12 @@ def rows_of(
     with duckdb.connect() as connection:
         connection.register("found", found)
         connection.register("truth", truth)
-        told = connection.execute(f"""
+        counted = connection.execute(f"""
             select count(o.t), count(p.t), count(*) filter (o.t is not null and p.t is not null),
                 coalesce(max({certified}), 0), coalesce(max({off}), 0), count(*) filter ({off} > {certified} + {rounding!r})
             from found o full join truth p on (o.t::timestamp = p.t::timestamp and {on})""").fetchone()
-    assert told is not None
-    given, wanted, both, certain, observed, outside = (float(one) for one in told)
+    assert counted is not None
+    given, wanted, both, certain, observed, outside = (float(one) for one in counted)
     if (given, wanted) != (found.num_rows, truth.num_rows):
         raise ValueError(f"expected rows to differ in {('t', *keys)}, got some several times")
     if outside:

@@ -1,4 +1,4 @@
-"""Predictions held against what came: models against their tuples, standing answers against those over the tuples."""
+"""Predictions held against what came: models against their tuples, continuous answers against those over the tuples."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def held_as_answer(
     level: float,
     slack: float,
 ) -> Accuracy:
-    """What a prediction came to over the time that tuples have told of, at multiples of ``every`` (µs), against the truth.
+    """What a prediction came to over the time that tuples cover, at multiples of ``every`` (µs), against the truth.
 
     ``predictor`` makes one of the query, which is asked with its possible rows. The answer keeps what it certifies: every certain
     row is true, every true row is at least possible, values are within their bounds.
@@ -107,12 +107,14 @@ def held_as_answer(
     assert running.state is not None
     samples = sample(running.state.results.merged(), every)
     table = pa.Table.from_batches([to_tuples(samples, asked.select, possible=True)])
-    found = agreement(_told(table, batches), truth, keys=("symbol",), value=value, level=level, slack=slack)
+    found = agreement(
+        _observed(table, batches), truth, keys=("symbol",), value=value, level=level, slack=slack
+    )
     assert found.faults == {}, found.faults
     return Accuracy(found.precision, found.recall, float(found.certified), float(found.observed), slack)
 
 
-def _told(answer: pa.Table, batches: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _observed(answer: pa.Table, batches: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows until the newest tuple of their key: of what comes then nothing is known yet."""
     tuples = pa.concat_tables([table for batch in batches for table in batch.values()])
     tuples = tuples.set_column(0, "symbol", tuples["symbol"].cast(pa.string()))

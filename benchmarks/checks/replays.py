@@ -1,6 +1,6 @@
 """Answers of running queries held against the exact ones over all tuples, as rows of :mod:`.replay` need them.
 
-A prediction speaks of times that tuples have not told of yet, and of keys that have fallen silent. It is held to the truth where
+A prediction covers times that no tuples have reached yet, and keys that have fallen silent. It is held to the truth where
 there is one: at closing times up to its keys' newest tuples, without a longer silence in their windows than it allows.
 """
 
@@ -120,12 +120,14 @@ def judged(
     return Judged(accuracy, found.ours, found.theirs)
 
 
-def compared(told: pa.Table, truth: pa.Table, *, keys: tuple[str, ...], value: str, slack: float) -> Judged:
+def compared(
+    emitted: pa.Table, truth: pa.Table, *, keys: tuple[str, ...], value: str, slack: float
+) -> Judged:
     """Of a tuple engine's: the truth, but for closing times that the last tuples reach."""
-    found = rows_of(told, truth, keys=keys, value=value, rounding=slack)
+    found = rows_of(emitted, truth, keys=keys, value=value, rounding=slack)
     if found.precision < 1.0 or found.recall < 0.99:
         raise ValueError(f"the tuple engine's answer is not the truth: {found}")
-    return Judged(found, told.num_rows, truth.num_rows)
+    return Judged(found, emitted.num_rows, truth.num_rows)
 
 
 def in_batches(engine: Any, tuples: int, batches: int = 10) -> Any:

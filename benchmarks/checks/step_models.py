@@ -74,8 +74,8 @@ class Lines:
         code = codes[names.indices.to_numpy(zero_copy_only=False)]
         order = np.lexsort((ranges.lo, ranges.ref, code))
         c = np.zeros((len(code), 2))
-        told = ranges.coefficients(value)[:, :2]
-        c[:, : told.shape[1]] = told
+        own = ranges.coefficients(value)[:, :2]
+        c[:, : own.shape[1]] = own
         drift = np.ma.filled(ranges.drift(value), np.inf)
         return cls(
             *(one[order] for one in (code, ranges.ref, ranges.lo, ranges.hi, c, ranges.err(value), drift))

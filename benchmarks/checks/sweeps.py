@@ -43,14 +43,14 @@ def judged_sweep(
     found = by_variant(rows)
     assert found.keys() == exact.keys()
     off, errors, bounds = [], [], []
-    for (short, long), told in exact.items():
+    for (short, long), expected in exact.items():
         row, variant = found[short, long], Macd(short, long)
         closings = row["seconds"] / variant.advance
-        assert told["least"] <= closings <= told["most"]
-        assert row["certain_seconds"] / variant.advance <= told["n"] * (1 + 1e-6)
-        off.append(abs(closings - told["n"]) / told["n"])
+        assert expected["least"] <= closings <= expected["most"]
+        assert row["certain_seconds"] / variant.advance <= expected["n"] * (1 + 1e-6)
+        off.append(abs(closings - expected["n"]) / expected["n"])
         assert off[-1] <= furthest
-        errors.append(abs(row["diff_max"] - told["high"]))
+        errors.append(abs(row["diff_max"] - expected["high"]))
         bounds.append(bound(model, variant))
         assert errors[-1] <= bounds[-1]
     return Accuracy(1.0 - max(off), 1.0, max(bounds), max(errors))
@@ -61,7 +61,7 @@ def judged_counts(found: Mapping[tuple[int, int], int], variants: Sequence[Macd]
     assert found.keys() == {(variant.short, variant.long) for variant in variants}
     off = []
     for variant, n in found.items():
-        told = exact[variant]
-        assert abs(n - told["n"]) <= told["level"]  # their sums round differently
-        off.append(abs(n - told["n"]) / told["n"])
+        expected = exact[variant]
+        assert abs(n - expected["n"]) <= expected["level"]  # their sums round differently
+        off.append(abs(n - expected["n"]) / expected["n"])
     return Accuracy(1.0 - max(off), 1.0, 0.0, 0.0)

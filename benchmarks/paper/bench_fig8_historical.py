@@ -87,7 +87,7 @@ class Race:
         self.accuracy = {name: self._judged(name, maker) for name, maker in makers.items()}
 
     def _judged(self, contender: str, maker: Callable[[], Engine]) -> Accuracy:
-        """What it tells of the whole stream, in batches that end anywhere."""
+        """What it emits for the whole stream, in batches that end anywhere."""
         if contender == MODELS:
             return self._fit()
         engine = in_batches(maker(), self.objects.tuples, 20)
@@ -95,8 +95,12 @@ class Race:
             answer = (engine.answering if contender == OURS else engine).answer
             key, t, low, err = (answer[name].to_numpy() for name in ("id", "t", "low", "low_err"))
             return self._lows(key, t.astype(np.int64), low, err)
-        told = engine.told
-        found = list(told) if contender != DUCK else [told[name].to_numpy() for name in ("key", "t", "value")]
+        emitted = engine.emitted
+        found = (
+            list(emitted)
+            if contender != DUCK
+            else [emitted[name].to_numpy() for name in ("key", "t", "value")]
+        )
         order = np.lexsort((found[1], found[0]))
         for mine, theirs in zip(self.expected, found, strict=True):
             np.testing.assert_array_equal(theirs[order], mine)

@@ -3,7 +3,7 @@
 Fig. 6's parameters: replay at 200 to 6,000 tuples/s, 0.05 %; beyond, up to what each can do. ``pulse`` validates every report
 against where speed and course say the vessel goes, and solves where one fails; ``segments`` were fitted before, to the same
 bound. By hand, vessels are placed every ten seconds and held against those in the squares around them. On generated vessels, and
-on those recorded in a harbour and in a channel where there are any: what bounds are of, and what counts as known, is said in
+on those recorded in a harbour and in a channel where there are any: what bounds are of, and what counts as known, is described in
 ``sea.py``.
 
 How streams are offered: :mod:`pulse.benchmarks.replay`. Run with ``make bench ONLY=fig9_ais``.

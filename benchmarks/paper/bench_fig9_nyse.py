@@ -2,8 +2,8 @@
 
 Fig. 6's parameters: replay at 3,000 to 8,500 tuples/s, 1 % of the trade's value; beyond, up to what each can do. ``pulse``
 validates every trade and solves where one fails; ``segments`` were fitted before, to the same 1 %. MACD's differences are far
-below 1 % of a price: a price that holds to 1 % makes both averages equal, and the answer is all but empty, as its recall says. So
-beside the paper's bound stand ones at which the differences can be told from nothing: trades predicted to 0.01 %, and segments
+below 1 % of a price: a price that holds to 1 % makes both averages equal, and the answer is all but empty: see its recall. So
+beside the paper's bound stand ones at which the differences are larger than the errors: trades predicted to 0.01 %, and segments
 whose integral is right to 0.005 %. On generated trades, and on recorded ones where there are any.
 
 How streams are offered: :mod:`pulse.benchmarks.replay`. Run with ``make bench ONLY=fig9_nyse``.

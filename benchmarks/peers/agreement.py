@@ -6,7 +6,7 @@ Pulse is asked with its possible rows. The two agree where (semantics 3.9)
 * every row of the other answer is in Pulse's, be it only as possible,
 * values of common rows differ by no more than ``err``.
 
-A peer whose own answer is not exact says by how much, ``slack``: it widens ``err``, and excuses rows whose value is that near to
+A peer whose own answer is not exact gives by how much, ``slack``: it widens ``err``, and excuses rows whose value is that near to
 the predicate's ``level``.
 """
 

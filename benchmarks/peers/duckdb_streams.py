@@ -1,6 +1,6 @@
 """DuckDB on a stream, batch by batch on one core: each joins what windows still need of the tuples before it.
 
-What was told is not told again. ``above`` keeps nothing, ``minimum`` keeps panes, of which only the newest are worked on;
+What was emitted is not emitted again. ``above`` keeps nothing, ``minimum`` keeps panes, of which only the newest are worked on;
 ``macd`` and ``following`` keep tuples, and compute anew what their windows reach over, with the queries of :mod:`.duckdb_peer`.
 """
 
@@ -18,7 +18,7 @@ _MARGIN = 2 * SECOND
 
 
 class _Stream:
-    """A peer with one thread, and what it told so far."""
+    """A peer with one thread, and what it emitted so far."""
 
     def __init__(self) -> None:
         self.peer, self.answers, self.rows = DuckDB(load=True), list[pa.Table](), 0
@@ -31,7 +31,7 @@ class _Stream:
         self.answers.append(self.peer.connection.sql(text).to_arrow_table())
 
     @property
-    def told(self) -> pa.Table:
+    def emitted(self) -> pa.Table:
         """All answers."""
         return pa.concat_tables(self.answers)
 
@@ -67,7 +67,7 @@ class DuckMinimum(_Stream):
         self._run(f"""
             insert into panes select key, t // {self.pane}, min(x), min(t), max(t) from batch group by 1, 2
             on conflict do update set low = least(low, excluded.low), newest = excluded.newest""")
-        # Panes are whole once their key has been heard of after them; the first ones may not be.
+        # Panes are whole once their key has a tuple after them; the first ones may not be.
         self._answer(f"""
             select key, (pane + 1) * {self.pane} as t, low as value from (
                 select p.key, pane, min(low) over w as low, count(*) over w as n, upto
@@ -121,7 +121,7 @@ class DuckFollowing(_Stream):
         # Who is silent for longer than the gap has left: results are at most that old, and reach back over a window and a leg.
         self.back = (2 * self.asked.max_gap + self.asked.size) * SECOND + _MARGIN
         self._run("create table kept (id bigint, t bigint, x double, y double, r bigint)")
-        self._run("create table said (id1 bigint, id2 bigint, t timestamp)")
+        self._run("create table emitted_pairs (id1 bigint, id2 bigint, t timestamp)")
 
     def push(self, batch: pa.Table) -> None:
         """Columns id, t, x, y."""
@@ -132,9 +132,9 @@ class DuckFollowing(_Stream):
         self.rows += batch.num_rows
         found: Any = self.peer.following(self.asked)
         self.peer.connection.register("found", found)
-        self._answer("select * from found anti join said using (id1, id2, t)")
+        self._answer("select * from found anti join emitted_pairs using (id1, id2, t)")
         newest = "(select max(t) from vessels)"
         self._run(f"""
-            create or replace table said as select id1, id2, t from found
+            create or replace table emitted_pairs as select id1, id2, t from found
             where epoch_us(t) >= {newest} - {self.back}""")
         self._run(f"create or replace table kept as from vessels where t >= {newest} - {self.back}")

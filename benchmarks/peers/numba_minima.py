@@ -1,7 +1,7 @@
 """The smallest value of a sliding window, tuple by tuple, with the state that goes from batch to batch::
 
     closing   (keys,)           the next closing time of a key; NEVER before its first tuple
-    complete  (keys,)           the first closing time whose window opened after the key was heard of
+    complete  (keys,)           the first closing time whose window opened after the key's first tuple
     place     (keys,)           which window or pane closes next
     windows   (keys, windows)   minima of the windows that are open, or of the panes that are over
 

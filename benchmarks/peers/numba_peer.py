@@ -164,7 +164,7 @@ def _deque(key, t, x, keys, size, advance, most):
 def minimum(tuples: Tuples, keys: int, size: int, advance: int, *, way: str = "panes") -> Windows:
     """The smallest ``x`` of each key's tuples in ``[t - size, t)``, at all multiples ``t`` of ``advance`` (microseconds).
 
-    ``size`` is a multiple of ``advance``. A window has a result once its key has been heard of before it opens and after it
+    ``size`` is a multiple of ``advance``. A window has a result once its key has tuples before it opens and after it
     closes; ``way`` is "open windows", "deque" or "panes". A window without tuples is infinite.
     """
     if size % advance or size <= 0:

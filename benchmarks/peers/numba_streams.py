@@ -1,6 +1,6 @@
 """Tuple operators written by hand that keep their state between batches: a sliding minimum, MACD, and who follows whom.
 
-As :mod:`.numba_peer`, one pass in order of arrival with state per key; what closes is told by the batch that closes it::
+As :mod:`.numba_peer`, one pass in order of arrival with state per key; what closes is emitted by the batch that closes it::
 
     min         open windows   the paper's: every tuple lowers each window it falls into
                 panes          a running minimum between closing times, so many of them to a window
@@ -31,7 +31,7 @@ _RING = 128  # places that are kept of a vessel: those of a window, and of the l
 _SQUARES = 1 << 10  # lists of squares at a step
 
 
-class Told(NamedTuple):
+class Emitted(NamedTuple):
     """Closing times in the order they were reached: keys, microseconds, values."""
 
     key: IntArray
@@ -50,7 +50,7 @@ class Pairs(NamedTuple):
 
 @compiled
 def _closings(key, t, last, advance):
-    """How many multiples of the advance lie between the tuples of a key, ends included: no batch tells more. And the newest
+    """How many multiples of the advance lie between the tuples of a key, ends included: no batch emits more. And the newest
     tuple's time of each key."""
     newest = last.copy()
     count = 0
@@ -77,13 +77,13 @@ class StreamMinimum:
         self.last, self.low = np.full(keys, NEVER), np.full(keys, np.inf)
         self.state = fresh(keys, self.size, self.advance)
 
-    def push(self, key: IntArray, t: IntArray, x: FloatArray) -> Told:
+    def push(self, key: IntArray, t: IntArray, x: FloatArray) -> Emitted:
         """The windows that these tuples close."""
         room, self.last = _closings(key, t, self.last, self.advance)
         asked = self.size, self.advance, int(room)
         if self.way == "panes":
-            return Told(*by_panes(key, t, x, *self.state, self.low, *asked))
-        return Told(*by_open_windows(key, t, x, *self.state, *asked))
+            return Emitted(*by_panes(key, t, x, *self.state, self.low, *asked))
+        return Emitted(*by_open_windows(key, t, x, *self.state, *asked))
 
 
 # -- MACD ---------------------------------------------------------------------------------------------------------
@@ -167,15 +167,15 @@ class StreamMacd:
         self.ring = np.zeros((keys, self.long + 1))
         self.sums = np.zeros((keys, self.short + self.long))
 
-    def push(self, key: IntArray, t: IntArray, price: FloatArray) -> Told:
+    def push(self, key: IntArray, t: IntArray, price: FloatArray) -> Emitted:
         """The closing times that these tuples reach and at which it holds."""
         room = int(_closings(key, t, self.last, self.advance)[0])
         windows = self.short, self.long, self.advance, room
         if self.way == "open windows":
             state = self.last, self.held, self.following, self.known, self.sums
-            return Told(*_by_windows(key, t, price, *state, *windows))
+            return Emitted(*_by_windows(key, t, price, *state, *windows))
         whole = self.last, self.held, self.area, self.following, self.known, self.ring
-        return Told(*_by_integrals(key, t, price, *whole, *windows))
+        return Emitted(*_by_integrals(key, t, price, *whole, *windows))
 
 
 # -- following ----------------------------------------------------------------------------------------------------

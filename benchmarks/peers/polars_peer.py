@@ -41,8 +41,8 @@ class Polars:
         diff = pl.col("diff")
         figures = {"n": pl.len(), "mean": diff.mean(), "low": diff.min(), "high": diff.max()}
         found = pl.collect_all([_macd(integrals, v).select(**figures) for v in variants])
-        told = {"short": [v.short for v in variants], "long": [v.long for v in variants]}
-        return pl.concat([pl.DataFrame(told), pl.concat(found)], how="horizontal").to_arrow()
+        parameters = {"short": [v.short for v in variants], "long": [v.long for v in variants]}
+        return pl.concat([pl.DataFrame(parameters), pl.concat(found)], how="horizontal").to_arrow()
 
     def minimum(self, asked: Minimum) -> pa.Table:
         """Columns symbol, t, low."""

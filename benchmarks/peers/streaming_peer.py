@@ -9,9 +9,9 @@ What it can say, in the form that was found fastest:
   what the price is at every second.
 
 What it can't: a stream has no ``lead`` or ``lag`` (NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING), so
-neither how long a price held nor where a vessel was between two reports can be said in it. That leaves out averages over time
+it cannot express how long a price held, or where a vessel was between two reports. That leaves out averages over time
 (macd, sweep) and what two vessels are to each other at an instant (near, following); a stream joined with itself pairs reports
-that are close in time, which is another question. In an operator of one's own all of it can be said, as
+that are close in time, which is another question. In an operator of one's own all of it can be expressed, as
 Pulse's predictive mode does.
 """
 

@@ -39,7 +39,7 @@ class Scale:
 
 
 def scale(values: Sequence[float], begin: float, end: float, *, log: bool | None = None) -> Scale:
-    """One that holds all values, with some room; logarithmic, if not said, where they span a factor of ten or more."""
+    """One that holds all values, with some room; logarithmic by default where they span a factor of ten or more."""
     low, high = min(values), max(values)
     if log is None:
         log = low > 0 and high / low >= 10

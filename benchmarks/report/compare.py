@@ -1,7 +1,7 @@
 """One run against an earlier one: which of Pulse's rows got slower or less accurate.
 
 A row is slower when its median is, by more than a stated share, and its rounds lie beyond those of the earlier run: the
-quartiles of the two do not overlap. Machines differ, and so does the same one from hour to hour, so each is also told with its
+quartiles of the two do not overlap. Machines differ, and so does the same one from hour to hour, so each also has its
 ratio to the strongest peer of its group in both runs: where that did not get worse, the peer has become slower as well.
 """
 
@@ -57,7 +57,7 @@ class Change:
 
     @property
     def flagged(self) -> bool:
-        """Only Pulse's rows are: a peer that is slower tells of the machine."""
+        """Only Pulse's rows are: a slower peer means a slower machine."""
         return self.new.ours and (self.slower or bool(self.worse))
 
     @property
@@ -78,10 +78,10 @@ class Change:
         if self.ratios is None or self.peer is None:
             return "no peer in its group to hold it against"
         then, now = self.ratios
-        told = f"{self.peer[0].contender}'s time to ours: {times(then)} → {times(now)}"
+        compared_with = f"{self.peer[0].contender}'s time to ours: {times(then)} → {times(now)}"
         if self.worse_than_peer:
-            return f"{told}: worse as well"
-        return f"{told}: no worse, so the machine may be the slower one"
+            return f"{compared_with}: worse as well"
+        return f"{compared_with}: no worse, so the machine may be the slower one"
 
     def words(self) -> str:
         """A line of its own."""

@@ -17,7 +17,7 @@ import numpy as np
 class Crossover:
     """Where two series cross within the range that both were measured in.
 
-    ``at`` are the x's, in order; ``first`` says whether ours is the cheaper one before the first of them (or throughout). Each
+    ``at`` are the x's, in order; ``first``: whether ours is the cheaper one before the first of them (or throughout). Each
     crossing turns that round. ``low`` and ``high`` are the ends of the range.
     """
 

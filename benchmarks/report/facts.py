@@ -70,7 +70,7 @@ def memory() -> str:
 
 
 def system() -> str:
-    """The kernel, and the distribution where it says."""
+    """The kernel, and the distribution where known."""
     found = re.search(r'^PRETTY_NAME="?([^"\n]+)', _text("/etc/os-release"), re.MULTILINE)
     return f"{platform.system()} {platform.release()} {platform.machine()}" + (
         f", {found[1]}" if found else ""
@@ -91,7 +91,7 @@ def packages() -> str:
 def commit() -> str:
     """Of the checkout, and whether anything differs from it; nothing where there is no git."""
     try:
-        told = subprocess.run(
+        described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=10"],
             cwd=ROOT,
             capture_output=True,
@@ -100,7 +100,7 @@ def commit() -> str:
         )
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return told.stdout.strip().replace("-dirty", ", with changes")
+    return described.stdout.strip().replace("-dirty", ", with changes")
 
 
 def _text(path: str) -> str:

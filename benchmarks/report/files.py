@@ -16,9 +16,9 @@ from pulse.benchmarks.report.rows import Run
 RUN, TEXT, PAGE = "run.json", "report.md", "report.html"
 
 
-def write_json(folder: Path, told: Mapping[str, Any]) -> Path:
+def write_json(folder: Path, content: Mapping[str, Any]) -> Path:
     """The run itself, in pytest-benchmark's format."""
-    return _replaced(folder / RUN, json.dumps(told, indent=1, default=str))
+    return _replaced(folder / RUN, json.dumps(content, indent=1, default=str))
 
 
 def write_report(folder: Path, run: Run, comparison: Comparison | None = None) -> list[Path]:

@@ -52,10 +52,10 @@ def _head(run: Run) -> Iterator[str]:
     if not run.complete:
         tags.append(("bad", "not complete"))
     shown = " ".join(f'<span class="tag {kind}">{text}</span>' for kind, text in tags)
-    told = [run.facts.get(name, "") for name in ("date", "processor", "cores", "memory")]
-    told = [told[0] or run.date, told[1], f"{told[2]} cores" if told[2] else "", told[3]]
+    listed = [run.facts.get(name, "") for name in ("date", "processor", "cores", "memory")]
+    listed = [listed[0] or run.date, listed[1], f"{listed[2]} cores" if listed[2] else "", listed[3]]
     yield f"<h1>Pulse: benchmarks {shown}</h1>"
-    yield f'<p class="soft small">{escape(" · ".join(one for one in told if one))}</p>'
+    yield f'<p class="soft small">{escape(" · ".join(one for one in listed if one))}</p>'
 
 
 def _navigation(run: Run, comparison: Comparison | None, chapters: Mapping[str, object]) -> str:
@@ -101,12 +101,12 @@ def _compared(comparison: Comparison | None) -> Iterator[str]:
 
 def _failed(run: Run) -> Iterator[str]:
     if run.failures:
-        told = [f"<code>{escape(one['name'])}</code>: {escape(one['message'])}" for one in run.failures]
+        listed = [f"<code>{escape(one['name'])}</code>: {escape(one['message'])}" for one in run.failures]
         yield '<h2 id="failed">Failed</h2><div class="alert"><ul class="plain">'
-        yield "".join(f"<li>{one}</li>" for one in told) + "</ul></div>"
+        yield "".join(f"<li>{one}</li>" for one in listed) + "</ul></div>"
     if run.skipped:
-        told = [f"{one['name']}: {one['message']}" for one in run.skipped]
-        yield f"<details><summary>{several(len(told), 'benchmark')} not run</summary>{_list(told)}</details>"
+        listed = [f"{one['name']}: {one['message']}" for one in run.skipped]
+        yield f"<details><summary>{several(len(listed), 'benchmark')} not run</summary>{_list(listed)}</details>"
 
 
 def _figures(run: Run) -> Iterator[str]:

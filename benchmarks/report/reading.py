@@ -1,4 +1,4 @@
-"""What a run says, in sentences: where Pulse is faster, where tuples win, how sure the answers are, what failed."""
+"""The findings of a run, in sentences: where Pulse is faster, where tuples win, how sure the answers are, what failed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Crossing:
 
 
 def duels(run: Run) -> list[Duel]:
-    """One of each group in which both take part. Figures are told by where their lines cross."""
+    """One of each group in which both take part. Figures are summed up by where their lines cross."""
     found = []
     for group, rows in run.groups().items():
         if rows[0].figure and rows[0].x is not None:

@@ -14,7 +14,7 @@ from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, Accuracy
 from pulse.benchmarks.report.words import seconds
 
 ADDED = "pulse"
-"""What a run tells beside pytest-benchmark's own: facts, failures, what was timed apart."""
+"""What a run records beside pytest-benchmark's own: facts, failures, what was timed apart."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,9 @@ def strongest_peer(rows: Iterable[Row]) -> Row | None:
 
 def about(run: Run) -> dict[str, str]:
     """The machine, and what was timed apart from all rows, in words."""
-    apart = {f"{name}, apart": ", ".join(seconds(one) for one in told) for name, told in run.apart.items()}
+    apart = {
+        f"{name}, apart": ", ".join(seconds(one) for one in stored) for name, stored in run.apart.items()
+    }
     took = ", ".join(f"{name} {seconds(one)}" for name, one in run.took.items())
     return {
         **run.facts,
@@ -161,27 +163,27 @@ def gathered(rows: Iterable[Row], key: Any) -> dict[str, list[Row]]:
 def read(path: Path) -> Run:
     """A run from its file."""
     try:
-        told = json.loads(path.read_text("utf-8"))
+        stored = json.loads(path.read_text("utf-8"))
     except ValueError as e:
         raise ValueError(f"{path}: expected the JSON of a run, which this is not ({e})") from e
-    if not isinstance(told, dict) or not isinstance(told.get("benchmarks"), list):
+    if not isinstance(stored, dict) or not isinstance(stored.get("benchmarks"), list):
         raise ValueError(f"{path}: expected pytest-benchmark's JSON, with a list of benchmarks")
-    return run_of(told)
+    return run_of(stored)
 
 
-def run_of(told: Mapping[str, Any]) -> Run:
+def run_of(stored: Mapping[str, Any]) -> Run:
     """A run from its JSON. What has no accuracy is no row: it stands among the failures."""
-    rows, failures = [], list(told.get(ADDED, {}).get("failures", ()))
-    for one in told["benchmarks"]:
+    rows, failures = [], list(stored.get(ADDED, {}).get("failures", ()))
+    for one in stored["benchmarks"]:
         row = row_of(one)
         if row is not None:
             rows.append(row)
         else:
             failures.append({"name": one["fullname"], "message": "recorded without its accuracy"})
-    added = told.get(ADDED, {})
+    added = stored.get(ADDED, {})
     return Run(
         rows=tuple(rows),
-        date=str(told.get("datetime", "")),
+        date=str(stored.get("datetime", "")),
         quick=bool(added.get("quick", False)),
         complete=bool(added.get("complete", True)),
         ahead=str(added.get("ahead", "")),
@@ -195,25 +197,25 @@ def run_of(told: Mapping[str, Any]) -> Run:
 
 
 def row_of(one: Mapping[str, Any]) -> Row | None:
-    """A row from its JSON, or None where the accuracy is not told."""
-    told = one["extra_info"]
-    if not isinstance(told.get("accuracy"), dict):
+    """A row from its JSON, or None where the accuracy is not stored."""
+    stored = one["extra_info"]
+    if not isinstance(stored.get("accuracy"), dict):
         return None
     seconds = one["stats"].get("data") or [one["stats"]["median"]]
     return Row(
         name=one["fullname"],
         group=one["group"] or one["name"],
-        contender=told["contender"],
-        work=told["work"],
-        unit=told["unit"],
+        contender=stored["contender"],
+        work=stored["work"],
+        unit=stored["unit"],
         seconds=tuple(seconds),
-        cpu=tuple(told["cpu"]) or tuple(seconds),
-        accuracy=Accuracy(**told["accuracy"]),
-        figure=told.get("figure", ""),
-        x=told.get("x"),
-        x_label=told.get("x_label", ""),
-        memory=Peak(**told["memory"]) if told.get("memory") else None,
-        facts=told.get("facts", {}),
-        aims=told.get("aims", {}),
-        drawn=tuple(told.get("drawn", ())),
+        cpu=tuple(stored["cpu"]) or tuple(seconds),
+        accuracy=Accuracy(**stored["accuracy"]),
+        figure=stored.get("figure", ""),
+        x=stored.get("x"),
+        x_label=stored.get("x_label", ""),
+        memory=Peak(**stored["memory"]) if stored.get("memory") else None,
+        facts=stored.get("facts", {}),
+        aims=stored.get("aims", {}),
+        drawn=tuple(stored.get("drawn", ())),
     )

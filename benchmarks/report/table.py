@@ -46,7 +46,7 @@ def _cells(row: Row, by: dict[tuple[str, str], Row]) -> list[str]:
         ours = by.get((contender, row.group))
         return times(row.per_unit / ours.per_unit) if ours is not None and ours is not row else ""
 
-    told = row.accuracy
+    found = row.accuracy
     n = len(row.seconds)
     return [
         row.contender,
@@ -57,16 +57,16 @@ def _cells(row: Row, by: dict[tuple[str, str], Row]) -> list[str]:
         seconds(row.per_unit),
         ratio(OURS),
         ratio(OURS_ON_SPARK),
-        share(told.precision),
-        share(told.recall),
-        "nothing" if told.certified is None else number(told.certified),
-        number(told.observed),
+        share(found.precision),
+        share(found.recall),
+        "nothing" if found.certified is None else number(found.certified),
+        number(found.observed),
         size(row.memory.most) if row.memory else "",
-        "; ".join(_told(row)),
+        "; ".join(_facts(row)),
     ]
 
 
-def _told(row: Row) -> Iterator[str]:
+def _facts(row: Row) -> Iterator[str]:
     """The row's facts, each with its aim if it has one."""
     for name, value in row.facts.items():
         aim = f" (aim: at most {number(row.aims[name])})" if name in row.aims else ""

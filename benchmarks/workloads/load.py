@@ -46,7 +46,7 @@ class Arrivals(ABC):
 
     @abstractmethod
     def judge(self, contender: str, maker: Callable[[], Any]) -> Judged:
-        """What one tells of all tuples, against the truth."""
+        """What one emits for all tuples, against the truth."""
 
 
 class Offered:

@@ -105,7 +105,7 @@ class Market(Arrivals):
         }
 
     def judge(self, contender: str, maker: Callable[[], Any]) -> Judged:
-        """What one tells of all trades, against the truth."""
+        """What one emits for all trades, against the truth."""
         row: dict[str, Any] = {"keys": ("symbol",), "value": "diff", "slack": SLACK}
         if contender in PRECISIONS:
             return self.judge_prediction(predictor, PRECISIONS[contender])
@@ -113,16 +113,16 @@ class Market(Arrivals):
         if isinstance(engine, Historical):
             wider = Historical(replace(engine.query, possible=True), engine.segments, engine.times)
             return judged(in_batches(wider, self.tuples).answer, self.truth, level=0.0, **row)
-        told = in_batches(engine, self.tuples).told
-        if not isinstance(told, pa.Table):
-            told = pa.table(
+        emitted = in_batches(engine, self.tuples).emitted
+        if not isinstance(emitted, pa.Table):
+            emitted = pa.table(
                 {
-                    "symbol": self.names.take(pa.array(told.key)),
-                    "t": pa.array(told.t).view(pa.timestamp("us")),
-                    "diff": told.value,
+                    "symbol": self.names.take(pa.array(emitted.key)),
+                    "t": pa.array(emitted.t).view(pa.timestamp("us")),
+                    "diff": emitted.value,
                 }
             )
-        return compared(_apart(told), self.truth, **row)
+        return compared(_apart(emitted), self.truth, **row)
 
     def judge_prediction(self, make: Callable[..., Predictor], *arguments: Any, batches: int = 10) -> Judged:
         """Of a prediction: ``make(*arguments, query=...)``."""

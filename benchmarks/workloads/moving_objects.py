@@ -61,7 +61,7 @@ class Objects:
     """``tuples`` tuples of ``objects`` objects that come at ``rate`` a second, ``per_segment`` of an object's to a segment.
 
     ``speed`` is the typical velocity in metres a second, ``noise`` the largest as a share of the bound: below a half, a model
-    that starts from a noisy tuple still keeps the bound. ``stream`` tells streams of one workload apart.
+    that starts from a noisy tuple still keeps the bound. ``stream`` distinguishes streams of one workload.
     """
 
     tuples: int

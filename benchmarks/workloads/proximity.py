@@ -93,7 +93,7 @@ def near(left: Relation, right: Relation, *, possible: bool = False) -> Relation
 
 
 def _codes(t: Any, other: Any) -> Any:
-    """Pairs of tuples, in order, each told by both instants: a stream has one tuple at an instant."""
+    """Pairs of tuples, in order, each identified by both instants: a stream has one tuple at an instant."""
     order = np.lexsort((other, t))
     return np.stack((t[order], other[order]))
 

@@ -185,12 +185,12 @@ class Grown:
             slack=ROUNDING[name],
         )
         assert found.faults == {}
-        told: dict[str, str | float] = {
+        facts: dict[str, str | float] = {
             "certain": found.certain,
             "values about": found.typical,
             "checked": self.checked,
         }
-        return Accuracy(found.precision, found.recall, found.certified, found.observed, ROUNDING[name]), told
+        return Accuracy(found.precision, found.recall, found.certified, found.observed, ROUNDING[name]), facts
 
     def judged_timed(self, name: str, answer: pa.Table) -> Accuracy:
         """Pulse's own: the rows that were timed are those that :meth:`judged_ours` looked at."""

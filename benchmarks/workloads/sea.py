@@ -66,7 +66,7 @@ class Sea(Arrivals):
 
     @cached_property
     def known(self) -> Known:
-        """Where vessels are heard of."""
+        """Where vessels report."""
         return Known(self.table["id"], self.t, GAP)
 
     @cached_property
@@ -95,7 +95,7 @@ class Sea(Arrivals):
         }
 
     def judge(self, contender: str, maker: Callable[[], Any]) -> Judged:
-        """What one tells of all reports, against the truth."""
+        """What one emits for all reports, against the truth."""
         truth, slack = self.truth
         reach = Following().reach
         if contender == OURS:
@@ -115,17 +115,17 @@ class Sea(Arrivals):
             wider = Historical(replace(engine.query, possible=True), engine.segments, engine.times)
             answer = in_batches(wider, self.tuples).answer
             return judged(answer, truth, keys=KEYS, value=VALUE, level=reach, slack=slack)
-        told = in_batches(engine, self.tuples).told
-        if not isinstance(told, pa.Table):
-            told = pa.table(
+        emitted = in_batches(engine, self.tuples).emitted
+        if not isinstance(emitted, pa.Table):
+            emitted = pa.table(
                 {
-                    "id1": self.names[told.key],
-                    "id2": self.names[told.other],
-                    "t": pa.array(told.t).view(pa.timestamp("us")),
-                    "mean": told.value,
+                    "id1": self.names[emitted.key],
+                    "id2": self.names[emitted.other],
+                    "t": pa.array(emitted.t).view(pa.timestamp("us")),
+                    "mean": emitted.value,
                 }
             )
-        return compared(told, truth, keys=KEYS, value=VALUE, slack=1e-6)
+        return compared(emitted, truth, keys=KEYS, value=VALUE, slack=1e-6)
 
 
 def predictor(*, query: Any = None) -> Predictor:

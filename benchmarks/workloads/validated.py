@@ -70,7 +70,7 @@ def _segment_numbers(who: IntArray, objects: Objects) -> IntArray:
 
 
 def _until(begin: IntArray, end: IntArray, offsets: IntArray) -> IntArray:
-    """Where each model is followed by the next of its key (semantics 1.4); the last ends as it said."""
+    """Where each model is followed by the next of its key (semantics 1.4); the last ends as announced."""
     until = np.empty_like(begin)
     until[:-1], until[-1:] = begin[1:], end[-1:]
     lasts = offsets[1:][np.diff(offsets) > 0] - 1

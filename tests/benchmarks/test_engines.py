@@ -74,7 +74,7 @@ def test_modelling_tells_what_its_segments_do_up_to_the_key_that_is_known_least(
 def test_nothing_is_told_before_every_key_is_known(macd):
     running = Answering(macd, Columns.of(TRADES))
     running.take(segments_of(FitSpec.of(TRADES, error="1%"), Market("generated", 500).table), -FAR)
-    assert running.told == []
+    assert running.emitted == []
 
 
 def test_every_way_to_macd_keeps_what_it_certifies(trades):

@@ -157,7 +157,7 @@ def test_what_cannot_be_asked():
 def told(operator, table, batches):
     for a, b in parts(table.num_rows, batches):
         operator.push(table.slice(a, b - a))
-    return operator.told
+    return operator.emitted
 
 
 def in_seconds(t):
