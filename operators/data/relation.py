@@ -63,6 +63,11 @@ class Relation:
         return np.repeat(np.arange(self.groups), np.diff(self.offsets))
 
     @property
+    def of_group(self) -> IntArray:
+        """Return the group of each row, under the name that samples have it."""
+        return self.group
+
+    @property
     def is_point(self) -> Any:
         """Tell which rows are a single instant."""
         return self.lo == self.hi

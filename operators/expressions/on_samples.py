@@ -20,11 +20,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.certainty import ABSENT, CertaintyArray
-from pulse.core.decimals import as_doubles
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, number_of
 from pulse.core.fold import Domain
 from pulse.core.schema import Role
@@ -32,6 +30,7 @@ from pulse.kernels.buffer_pool import recycled
 from pulse.kernels.rounding import errors_of
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError, MissingValueError, OperandError
+from pulse.operators.expressions.by_value import numbers_of
 from pulse.operators.functions.registry import rules_of
 
 Number = tuple[Any, Any]
@@ -174,20 +173,3 @@ class Numbers(Domain[Number]):
 def _sum(x: Any, y: Any, of: np.ufunc) -> Any:
     """Add or subtract; arrays go into pooled buffers, since they are large and short-lived."""
     return of(x, y, out=recycled(len(x))) if np.ndim(x) and np.ndim(y) else of(x, y)
-
-
-def numbers_of(samples: Samples, name: str, operator: str) -> FloatArray:
-    """Return a key or unmodelled column as one float per sample, NaN for null; fail if it holds no numbers."""
-    per_group = name in samples.columns.key_names
-    column = samples.keys[samples.columns.key_names.index(name)] if per_group else samples.unmodelled[name]
-    column = plain(column)
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise OperandError(f"{operator}: '{name}' holds {kind}; expected numbers to compute with")
-    values: FloatArray = as_doubles(column, safe=False).to_numpy(zero_copy_only=False)
-    return values[samples.of_group] if per_group else values
-
-
-def plain(column: pa.Array) -> pa.Array:
-    """Decode the dictionary of a column."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

@@ -26,10 +26,8 @@ from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
-import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.decimals import as_doubles
 from pulse.core.expression import (
     Arithmetic,
     Column,
@@ -48,6 +46,7 @@ from pulse.kernels.rounding import GROWN, TERM, evaluation, magnitudes, sum_roun
 from pulse.operators.data.grouping import about_own_start
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError, MissingValueError, OperandError
+from pulse.operators.expressions.by_value import numbers_of
 from pulse.operators.functions.reciprocal import reciprocal
 from pulse.operators.functions.registry import rules_of
 
@@ -334,19 +333,6 @@ class Evaluation(Domain[Operand]):
             share = 1.0 / abs(b)
             return self._scaled(a, self.relation.models[a] / b, share, share, exact=_is_power_of_two(abs(b)))
         return self.product(a, reciprocal(self, b, expression))
-
-
-def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:
-    """Return a key or unmodelled column as one float per row, NaN for null; fail if it holds no numbers."""
-    per_group = name in relation.columns.key_names
-    column = relation.keys[relation.columns.key_names.index(name)] if per_group else relation.unmodelled[name]
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise OperandError(f"{operator}: '{name}' holds {kind}; expected numbers to compute with")
-    values: FloatArray = as_doubles(column, safe=False).to_numpy(zero_copy_only=False)
-    return values[relation.group] if per_group else values
 
 
 def _is_power_of_two(size: float) -> bool:

@@ -18,7 +18,6 @@ from pulse.core.expression import (
     Comparison,
     Constant,
     Expression,
-    Instant,
     Not,
     Or,
     Parameter,
@@ -89,12 +88,6 @@ class _Positive(Domain[Expression]):
 def comparisons_of(predicate: Expression) -> tuple[Comparison, ...]:
     """Return the comparisons of a predicate, each once."""
     return tuple(dict.fromkeys(one for one in walk(predicate) if isinstance(one, Comparison)))
-
-
-def is_by_value(comparison: Comparison, columns: Columns) -> bool:
-    """Test whether a comparison is of keys, unmodelled attributes and constants, which are compared as they are."""
-    plain = all(isinstance(side, (Column, Constant, Instant)) for side in comparison.parts)
-    return plain and not columns_of(comparison) & set(columns.modelled)
 
 
 def only_mentions(expression: Expression, names: Collection[str]) -> bool:

@@ -20,14 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
 
 from pulse.core.arrays import BoolArray
-from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.expression import (
     Column,
     Comparison,
-    Constant,
     Expression,
     Function,
     Instant,
@@ -39,8 +36,9 @@ from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets, i
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import OperandError
-from pulse.operators.expressions.on_segments import Evaluation, numbers_of
-from pulse.operators.expressions.predicates import Truth, comparisons_of, is_by_value, positive
+from pulse.operators.expressions.by_value import holds_by_value, is_by_value, numbers_of
+from pulse.operators.expressions.on_segments import Evaluation
+from pulse.operators.expressions.predicates import Truth, comparisons_of, positive
 from pulse.operators.expressions.solution_sets import NOISE, Problem, Truths, chosen, nested, same, whole
 from pulse.operators.functions.base import Solution
 from pulse.operators.functions.registry import function_rules
@@ -113,7 +111,7 @@ class _Atom:
         if self._is_time:
             return same(self._times())
         if self._by_value:
-            return same(chosen(self._work.relation, self._values()))
+            return same(chosen(self._work.relation, holds_by_value(self.comparison, self._work.relation)))
         solution = self._solution
         found = (
             self._models(possible) if solution is None else solution.truths(self._relation, possible=possible)
@@ -186,54 +184,3 @@ class _Atom:
         ends = np.tile(np.array([side[2] for side in sides], np.uint8), len(x))
         line = IntervalSets(np.arange(len(x) + 1) * len(sides), bounds, ends)
         return intersect(line, whole(relation))
-
-    def _values(self) -> BoolArray:
-        """Decide per row whether a comparison of keys, unmodelled attributes and constants holds; null is false."""
-        relation = self._work.relation
-        names = relation.columns.key_names
-        per_group = self._used <= set(names)
-        left, right = (_values_of(relation, side, per_group) for side in self._sides)
-        if isinstance(left, pa.Scalar):  # two constants
-            left = pa.repeat(left, relation.groups if per_group else len(relation))
-        try:
-            if isinstance(right, pa.StringScalar) and pa.types.is_temporal(left.type):
-                right = right.cast(left.type)
-            if not _comparable(left.type, right.type) and left.type != right.type:
-                raise pa.ArrowTypeError("different kinds")
-            holds = COMPARE[self._relation](left, right)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            raise OperandError(
-                f"filter: {self.comparison}: {left.type} cannot be compared with {right.type}; "
-                "write a value of the column's own type"
-            ) from None
-        mask: BoolArray = holds.fill_null(False).to_numpy(zero_copy_only=False)
-        return mask[relation.group] if per_group else mask
-
-
-def _values_of(relation: Relation, side: Expression, per_group: bool) -> pa.Array | pa.Scalar:
-    """Return a column per group or row, or a scalar."""
-    if isinstance(side, Constant):
-        return pa.scalar(side.value)
-    if isinstance(side, Instant):
-        return pa.scalar(side.microseconds, pa.timestamp("us"))
-    assert isinstance(side, Column)
-    names = relation.columns.key_names
-    if side.name in names:
-        column = relation.keys[names.index(side.name)]
-        column = column if per_group else column.take(pa.array(relation.group))
-    else:
-        relation.columns.role(side.name)  # raises an error that lists the columns if this one is missing
-        column = relation.unmodelled[side.name]
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _comparable(a: pa.DataType, b: pa.DataType) -> bool:
-    """Test whether Arrow compares two types as users expect: numbers with numbers, text with text, and so on."""
-    kinds = (
-        lambda t: pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t),
-        lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
-        pa.types.is_boolean,
-        pa.types.is_timestamp,
-        pa.types.is_date,
-    )
-    return any(kind(a) and kind(b) for kind in kinds)

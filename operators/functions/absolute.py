@@ -27,7 +27,7 @@ class Absolute(ScalarFunction):
     """``abs(x)``."""
 
     name = "abs"
-    bounded_only = False
+    needs_bounds = False
     approximated = False
     step = vector_program.ABSOLUTE
     of_numbers = staticmethod(abs)
@@ -44,8 +44,8 @@ class Absolute(ScalarFunction):
     def error(self, e: Function, errors: Sequence[FloatArray], ranges: Ranges) -> FloatArray:
         return errors[0]
 
-    def fit_parts(self, e: Function) -> Sequence[tuple[float, Expression]]:
-        return ((1.0, e.arguments[0]),)
+    def fit_parts(self, arguments: Sequence[Expression]) -> Sequence[tuple[float, Expression]]:
+        return ((1.0, arguments[0]),)
 
     def affine_image(self, maps: Sequence[Affine]) -> Affine | None:
         return None if maps[0].b else Affine(maps[0].a)

@@ -50,7 +50,7 @@ class ScalarFunction:
     arity: ClassVar[int] = 1
     public: ClassVar[bool] = True
     """Whether queries can call it; other functions arise by rewriting."""
-    bounded_only: ClassVar[bool] = True
+    needs_bounds: ClassVar[bool] = True
     """Whether its result may be unbounded or undefined where an argument's error is unbounded."""
     approximated: ClassVar[bool] = True
     """Whether its model is an approximation on pieces, whose error adds to the propagated one."""
@@ -111,7 +111,7 @@ class ScalarFunction:
         """Return the arguments that are coordinates of one position: only their joint motion counts."""
         return ()
 
-    def fit_parts(self, e: Function) -> Sequence[tuple[float, Expression]]:
+    def fit_parts(self, arguments: Sequence[Expression]) -> Sequence[tuple[float, Expression]]:
         """Return expressions, and the factor of the bound that each may use, that bound the error; none if none do."""
         return ()
 

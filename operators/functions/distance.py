@@ -2,12 +2,8 @@
 
 ``e = hypot(ex, ey)`` of the differences of the coordinates bounds the error of a distance, since it changes by at most that.
 
-A distance is no polynomial, but its square ``q`` is. So ``d R c`` is rewritten to ``q R c²``, and as ``d`` is not negative the
-solution sets of both are exact for ``c >= 0``::
-
-                certain                            model      possible
-    d <  c    q < (c - e)^2, never where c <= e    q < c^2    q < (c + e)^2
-    d >  c    q > (c + e)^2                        q > c^2    q > (c - e)^2, always where c < e
+A distance is no polynomial, but its square is, so comparisons with a number are rewritten to those of squares
+(:class:`~pulse.operators.functions.positions.ComparedDistance`).
 
 Positions may be projections to a :class:`~pulse.core.plane.Plane`, whose distortion then widens the error
 (:mod:`pulse.operators.functions.plane_distortion`).
@@ -40,16 +36,25 @@ from pulse.core.expression import (
     number_of,
 )
 from pulse.core.plane import Plane
-from pulse.kernels.polynomial.arithmetic import add, multiply, subtract
+from pulse.kernels.polynomial.arithmetic import subtract
 from pulse.kernels.polynomial.certainty import compare_distance
 from pulse.kernels.polynomial.extrema import bounds
-from pulse.kernels.polynomial.interval_sets import intersect, union
 from pulse.kernels.polynomial.sign_bands import bands_of_distance
-from pulse.kernels.rounding import FUNCTION, GROWN, TERM, UNIT, underflow
+from pulse.kernels.rounding import FUNCTION, GROWN
 from pulse.operators.expressions.lifting import ROOT, lifted, root_error
-from pulse.operators.expressions.solution_sets import Problem, Truths, chosen, nested, same
 from pulse.operators.functions.base import Position, Ranges, ScalarFunction
-from pulse.operators.functions.plane_distortion import distance_error, distortion
+from pulse.operators.functions.plane_distortion import distortion
+from pulse.operators.functions.positions import (
+    ComparedDistance,
+    coordinate,
+    differences,
+    distorted,
+    measured,
+    modelled_differences,
+    offsets,
+    share_of_samples,
+    sum_of_squares,
+)
 from pulse.stream.units.affine import Affine
 
 if TYPE_CHECKING:
@@ -114,12 +119,12 @@ class _OfPositions(ScalarFunction):
         """Return the square of a distance that a number stands for; negative: below all."""
         return level * abs(level)
 
-    def solution(self, work: Evaluation, e: Function, level: float) -> _Compared:
-        return _Compared(work, e, self._square(level))
+    def solution(self, work: Evaluation, e: Function, level: float) -> ComparedDistance:
+        return ComparedDistance(work, e, self._square(level))
 
     def bands(self, relation: Relation, e: Function, level: float) -> CertaintyArray | None:
         square = self._square(level)
-        sides = [_coordinate(relation, one) for one in e.arguments]
+        sides = [coordinate(relation, one) for one in e.arguments]
         if not 0.0 <= square < np.inf or any(side is None for side in sides):
             return None
         (x1, ex1), (y1, ey1), (x2, ex2), (y2, ey2) = (side for side in sides if side is not None)
@@ -136,8 +141,8 @@ class _OfPositions(ScalarFunction):
         if square < 0.0:  # distances exceed a negative bound
             return work.always(relation in (">", ">=", "!="))
         arguments = [work.fold(one) for one in e.arguments]
-        dx, dy, err = _offsets(work, arguments)
-        widened = err + _share_of_samples(e, arguments) * np.sqrt(square)
+        dx, dy, err = offsets(work, arguments)
+        widened = err + share_of_samples(e, arguments) * np.sqrt(square)
         squares, widened = work.arrays(dx * dx + dy * dy, widened)
         return compare_distance(squares, widened, square, relation, work.samples.certainty)
 
@@ -171,26 +176,26 @@ class Distance(_OfPositions):
         return np.hypot(x1 - x2, y1 - y2)
 
     def segments(self, work: Evaluation, e: Function, arguments: Sequence[Operand]) -> Operand:
-        dx, dy = _differences(work, e)
-        squared = _sum_of_squares(work, dx, dy)
+        dx, dy = modelled_differences(work, e)
+        squared = sum_of_squares(work, dx, dy)
         caused = np.hypot(work.relation.err[dx], work.relation.err[dy])
         largest = work.sizes(squared)
         c, approximation = lifted(work, squared, ROOT, caused, np.sqrt(largest), e)
         low, _ = work.values(squared)
         rounded = root_error(np.maximum(low, 0.0), work.relation.err[squared])
         propagated = np.hypot(work.relation.err[dx], work.relation.err[dy]) * GROWN
-        return _distorted(work, e, work.add(c, approximation + rounded + propagated), arguments)
+        return distorted(work, e, work.add(c, approximation + rounded + propagated), arguments, square=False)
 
     def samples(self, work: Numbers, e: Function, arguments: Sequence[Number]) -> Number:
-        _, _, size, err = _measured(work, e, arguments)
+        _, _, size, err = measured(work, e, arguments)
         return size, err + FUNCTION * size
 
     def error(self, e: Function, errors: Sequence[FloatArray], ranges: Ranges) -> FloatArray:
         return np.hypot(errors[0] + errors[2], errors[1] + errors[3])
 
-    def fit_parts(self, e: Function) -> Sequence[tuple[float, Expression]]:
+    def fit_parts(self, arguments: Sequence[Expression]) -> Sequence[tuple[float, Expression]]:
         # The error is sqrt(2) of each difference's if they are equal, plus the share that the approximation adds.
-        return [(math.sqrt(2) * (1.0 + SHARE), one) for one in differences(e)]
+        return [(math.sqrt(2) * (1.0 + SHARE), one) for one in differences(arguments)]
 
     def compared(self, e: Function, relation: str, level: Constant) -> Expression | None:
         """Compare the square, a polynomial; a distance exceeds a negative number.
@@ -226,17 +231,19 @@ class SquaredDistance(_OfPositions):
     of_arrays = of_numbers
 
     def segments(self, work: Evaluation, e: Function, arguments: Sequence[Operand]) -> Operand:
-        dx, dy = _differences(work, e)
-        return _distorted(work, e, work.sum(work.product(dx, dx), work.product(dy, dy)), arguments)
+        dx, dy = modelled_differences(work, e)
+        return distorted(
+            work, e, work.sum(work.product(dx, dx), work.product(dy, dy)), arguments, square=True
+        )
 
     def samples(self, work: Numbers, e: Function, arguments: Sequence[Number]) -> Number:
-        dx, dy, size, err = _measured(work, e, arguments)
+        dx, dy, size, err = measured(work, e, arguments)
         square = dx * dx + dy * dy
         return square, (2.0 * size + err) * err * GROWN + FUNCTION * square
 
     def error(self, e: Function, errors: Sequence[FloatArray], ranges: Ranges) -> FloatArray:
         each = (errors[0] + errors[2], errors[1] + errors[3])
-        sizes = [ranges.sizes(one) for one in differences(e)]
+        sizes = [ranges.sizes(one) for one in differences(e.arguments)]
         parts = (err * (2.0 * size + err) for err, size in zip(each, sizes, strict=True))
         return sum(parts, np.zeros(len(errors[0])))
 
@@ -270,145 +277,21 @@ class Span(ScalarFunction):
     approximated = False
 
     def segments(self, work: Evaluation, e: Function, arguments: Sequence[Operand]) -> Operand:
-        return _sum_of_squares(work, *_differences(work, e))
+        return sum_of_squares(work, *modelled_differences(work, e))
 
     def error(self, e: Function, errors: Sequence[FloatArray], ranges: Ranges) -> FloatArray:
         return np.hypot(errors[0] + errors[2], errors[1] + errors[3])
 
     def legs(self, e: Function) -> tuple[Expression, ...]:
-        return differences(e)
+        return differences(e.arguments)
 
     def positions(self, e: Function) -> tuple[tuple[Expression, Expression], ...]:
         x1, y1, x2, y2 = e.arguments
         return (x1, y1), (x2, y2)
 
 
-def differences(e: Function) -> tuple[Expression, Expression]:
-    """Return the differences of the coordinates."""
-    x1, y1, x2, y2 = e.arguments
-    return Arithmetic("-", x1, x2), Arithmetic("-", y1, y2)
-
-
 def _square_of_difference(a: Expression, b: Expression) -> Expression:
     return Arithmetic("^", a if b == Constant(0) else Arithmetic("-", a, b), Constant(2))
-
-
-# -- segments -----------------------------------------------------------------------------------------------
-
-
-def _differences(work: Evaluation, e: Function) -> tuple[str, str]:
-    dx, dy = (work.as_model(work.fold(one)) for one in differences(e))
-    return dx, dy
-
-
-def _sum_of_squares(work: Evaluation, dx: str, dy: str) -> str:
-    """Compute ``dx^2 + dy^2`` of the models alone, bounding only its rounding; the caller bounds the distance itself."""
-    work.near()
-    relation = work.relation
-    x, y = relation.models[dx], relation.models[dy]
-    c = add(multiply(x, x), multiply(y, y))
-    mx, my = work.magnitude(dx), work.magnitude(dy)
-    size = mx**2 + my**2
-    lost = underflow(size, mx + my > 0.0, c.shape[1], relation.lo, relation.hi)
-    return work.add(c, TERM * (c.shape[1] + 1) * size + 2.0 * lost)
-
-
-def _distorted(work: Evaluation, e: Function, made: Operand, ends: Sequence[Operand]) -> Operand:
-    """Widen the error of a distance, or of its square, by the distortion of the plane of its positions."""
-    if e.plane is None:
-        return made
-    name = work.as_model(made)
-    share = distance_error(0.0, 1.0, _share_of_rows(work, e, ends))  # relative to the distance
-    if e.name == SquaredDistance.name:
-        share = (2.0 + share) * share
-    err, size = work.relation.err[name], work.sizes(name)
-    return work.add(work.relation.models[name], (err + share * (size + err)) * GROWN)
-
-
-def _share_of_rows(work: Evaluation, e: Function, ends: Sequence[Operand]) -> FloatArray:
-    """Return per row the relative error of a distance due to the plane of its coordinates; 0 without one."""
-    if e.plane is None:
-        return np.zeros(len(work.relation))
-    spans = [work.values(one) if isinstance(one, str) else (one, one) for one in ends]
-    return np.broadcast_to(distortion(e.plane, spans[0::2], spans[1::2]), len(work.relation))
-
-
-class _Compared:
-    """A distance, by its square, beside a number."""
-
-    def __init__(self, work: Evaluation, e: Function, square: float) -> None:
-        self._work, self._e, self._square = work, e, square
-        self._ends = [work.fold(one) for one in e.arguments]
-        self._dx, self._dy = _differences(work, e)
-        self._squared = _sum_of_squares(work, self._dx, self._dy)
-
-    def truths(self, relation: str, *, possible: bool) -> Truths:
-        rows, square = self._work.relation, self._square
-        if square < 0.0:
-            return same(chosen(rows, np.full(len(rows), relation in (">", ">=", "!="))))
-        q, rounding = rows.models[self._squared], rows.err[self._squared]
-        problem = Problem(rows, q, np.zeros(len(rows)))
-        errors = np.hypot(rows.err[self._dx], rows.err[self._dy])
-        exact, c = (errors == 0.0) & (rounding == 0.0) & (self._e.plane is None), np.sqrt(square)
-        e = errors * GROWN + (8 * UNIT + _share_of_rows(self._work, self._e, self._ends)) * c
-        level = np.full(len(rows), square)
-        inner, outer = (c - e) ** 2, (c + e) ** 2
-        inner, outer = inner * (1 - 8 * UNIT) - 2.0 * rounding, outer * (1 + 8 * UNIT) + 2.0 * rounding
-        model = Problem(rows, q, rounding).sets(relation, level)
-        maybe = None
-        if relation in ("<", "<="):
-            certain = problem.sets(relation, inner, never=c <= e if relation == "<" else c < e)
-            if possible:
-                maybe = problem.sets(relation, outer)
-        elif relation in (">", ">="):
-            certain = problem.sets(relation, outer)
-            if possible:
-                maybe = problem.sets(relation, inner, always=c < e)
-        elif relation == "=":
-            certain = problem.sets("=", level, never=~exact)
-            if possible:
-                maybe = intersect(problem.sets("<=", outer), problem.sets(">=", inner, always=c < e))
-        else:
-            certain = union(problem.sets(">", outer), problem.sets("<", inner, never=c <= e))
-            if possible:
-                maybe = problem.sets("!=", level, always=np.ones(len(rows), bool))
-        return nested(certain, model, maybe)
-
-
-def _coordinate(relation: Relation, e: Expression) -> tuple[FloatArray, FloatArray] | None:
-    if isinstance(e, Column) and e.name in relation.columns.modelled:
-        return relation.models[e.name], relation.err[e.name]
-    value = number_of(e)
-    if value is None:
-        return None
-    return np.full((len(relation), 1), float(value)), np.zeros(len(relation))
-
-
-# -- samples ------------------------------------------------------------------------------------------------
-
-
-def _offsets(work: Numbers, arguments: Sequence[Number]) -> tuple[Any, Any, Any]:
-    """Return the differences of the coordinates, and the bound of the distance's error."""
-    (x1, a1), (y1, b1), (x2, a2), (y2, b2) = arguments
-    err = np.hypot(work.errors("-", x1, a1, x2, a2), work.errors("-", y1, b1, y2, b2))
-    return x1 - x2, y1 - y2, err * GROWN
-
-
-def _measured(work: Numbers, e: Function, arguments: Sequence[Number]) -> tuple[Any, Any, Any, Any]:
-    """Return the differences of the coordinates, the distance and its error, distortion included."""
-    dx, dy, err = _offsets(work, arguments)
-    size = np.hypot(dx, dy)
-    if e.plane is not None:
-        err = distance_error(err, size, _share_of_samples(e, arguments)) * GROWN
-    return dx, dy, size, err
-
-
-def _share_of_samples(e: Function, arguments: Sequence[Number]) -> Any:
-    """Return the relative error of a distance due to the plane of its positions; 0 without one."""
-    if e.plane is None:
-        return 0.0
-    spans = [(value, value) for value, _ in arguments]
-    return distortion(e.plane, spans[0::2], spans[1::2])
 
 
 # -- recognition --------------------------------------------------------------------------------------------

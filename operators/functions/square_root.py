@@ -34,7 +34,7 @@ class SquareRoot(ScalarFunction):
     """``sqrt(x)``."""
 
     name = "sqrt"
-    bounded_only = False
+    needs_bounds = False
     of_numbers = staticmethod(math.sqrt)
     of_arrays = staticmethod(np.sqrt)
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import BoolArray
-from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.certainty import ABSENT, LIKELY, CertaintyArray
 from pulse.core.columns import Columns
 from pulse.core.expression import (
     FLIPPED,
+    HOLDS,
     Column,
     Comparison,
     Constant,
@@ -32,8 +30,9 @@ from pulse.core.schema import Role
 from pulse.kernels.polynomial.certainty import compare, compare_constant
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OperandError
-from pulse.operators.expressions.on_samples import Numbers, numbers_of, plain
-from pulse.operators.expressions.predicates import Truth, is_by_value, positive
+from pulse.operators.expressions.by_value import holds_by_value, is_by_value, numbers_of
+from pulse.operators.expressions.on_samples import Numbers
+from pulse.operators.expressions.predicates import Truth, positive
 from pulse.operators.functions.registry import rules_of
 from pulse.operators.relational.sample_join import join_samples
 
@@ -103,9 +102,9 @@ class _Certainties(Truth[CertaintyArray]):
                 raise OperandError(
                     f"filter: {e}: expected an instant beside a time, such as '2024-05-01 12:00'; got {right}"
                 )
-            return np.where(_holds(samples.times, relation, right.microseconds), own, ABSENT)
+            return np.where(HOLDS[relation](samples.times, right.microseconds), own, ABSENT)
         if is_by_value(turned, columns):
-            return np.where(self._by_value(relation, left, right, e), own, ABSENT)
+            return np.where(holds_by_value(e, samples), own, ABSENT)
         codes = self._numbers(relation, left, right)
         for name in columns_of(e) & set(columns.unmodelled_names):  # a comparison with a null is false
             codes[np.isnan(numbers_of(samples, name, "filter"))] = ABSENT
@@ -130,56 +129,3 @@ class _Certainties(Truth[CertaintyArray]):
             return compare_constant(values, e, float(x), FLIPPED[relation], own)
         x, ex, y, ey = work.arrays(x, ex, y, ey)
         return compare(x, ex, y, ey, relation, own)
-
-    def _by_value(self, relation: str, left: Expression, right: Expression, whole: Expression) -> BoolArray:
-        """Decide whether a comparison of keys, unmodelled attributes and constants holds; null is false. Keys once per group."""
-        samples = self._samples
-        per_group = columns_of(left) | columns_of(right) <= set(samples.columns.key_names)
-        a, b = (_values_of(samples, side, per_group) for side in (left, right))
-        if isinstance(a, pa.Scalar):  # two constants
-            a = pa.repeat(a, samples.groups if per_group else len(samples))
-        try:
-            if _kind(a.type) != _kind(b.type):
-                b = b.cast(a.type)
-            holds = COMPARE[relation](a, b)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            raise OperandError(
-                f"filter: {whole}: {a.type} cannot be compared with {b.type}; write a value of the column's own type"
-            ) from None
-        mask: BoolArray = holds.fill_null(False).to_numpy(zero_copy_only=False)
-        return np.repeat(mask[samples.group], np.diff(samples.offsets)) if per_group else mask
-
-
-def _values_of(samples: Samples, side: Expression, per_group: bool) -> pa.Array | pa.Scalar:
-    """Return a column per group or sample, or a scalar."""
-    if isinstance(side, Constant):
-        return pa.scalar(side.value)
-    if isinstance(side, Instant):
-        return pa.scalar(side.microseconds, pa.timestamp("us"))
-    name = _name(side)
-    names = samples.columns.key_names
-    if name not in names:
-        samples.columns.role(name)  # raises an error that lists the columns if this one is missing
-        return plain(samples.unmodelled[name])
-    column = plain(samples.keys[names.index(name)])
-    return column if per_group else column.take(pa.array(samples.of_group))
-
-
-def _kind(type_: pa.DataType) -> str:
-    """Classify types that Arrow compares as users expect: numbers with numbers, text with text, and so on."""
-    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return "number"
-    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        return "text"
-    return "timestamp" if pa.types.is_timestamp(type_) else str(type_)
-
-
-def _holds(times: Any, relation: str, instant: int) -> Any:
-    return {
-        "<": np.less,
-        "<=": np.less_equal,
-        "=": np.equal,
-        "!=": np.not_equal,
-        ">=": np.greater_equal,
-        ">": np.greater,
-    }[relation](times, instant)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pulse.core.errors import unknown_column
-from pulse.core.expression import Column, Expression, Function, columns_of
+from pulse.core.expression import Column, Expression, columns_of
 from pulse.core.schema import Role
 from pulse.operators.expressions.linear_terms import linear_terms
-from pulse.operators.functions.registry import rules_of
+from pulse.operators.functions.registry import function_rules
 from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.node import Node
 from pulse.plan.query import Query
@@ -90,7 +90,8 @@ def _shares(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
     terms = linear_terms(e)
     for factor, term in terms:
         share = fit.scaled(1 / (len(terms) * abs(factor))) if factor else UNKNOWN
-        parts = rules_of(term).fit_parts(term) if isinstance(term, Function) else ()
+        rules = function_rules(term)
+        parts = () if rules is None else rules.fit_parts(term.parts)
         if isinstance(term, Column):
             yield term.name, share
         elif parts:

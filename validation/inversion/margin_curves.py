@@ -30,7 +30,7 @@ from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets
 from pulse.kernels.polynomial.roots import Roots, real_roots
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.data.relation import Relation
-from pulse.operators.expressions.on_segments import numbers_of
+from pulse.operators.expressions.by_value import numbers_of
 from pulse.operators.expressions.solution_sets import NOISE
 from pulse.operators.functions.registry import rules_of
 from pulse.validation.inversion.error_propagation import Forward

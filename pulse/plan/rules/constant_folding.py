@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from pulse.core.expression import (
     FALSE,
     FLIPPED,
+    HOLDS,
     TRUE,
     And,
     Arithmetic,
@@ -22,9 +22,9 @@ from pulse.core.expression import (
     Not,
     Or,
     Parameter,
-    transform,
+    number_of,
 )
-from pulse.core.fold import negated
+from pulse.core.fold import Domain, negated
 from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Node
 from pulse.operators.node import transform as transform_plan
@@ -35,14 +35,6 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "*": operator.mul,
     "/": operator.truediv,
     "^": operator.pow,
-}
-_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "=": operator.eq,
-    "!=": operator.ne,
-    ">=": operator.ge,
-    ">": operator.gt,
 }
 
 
@@ -73,41 +65,54 @@ def folded(expression: Expression) -> Expression:
     >>> str(folded(Not(Comparison("<", Constant(1), Parameter("x")))))
     ':x <= 1'
     """
-    return transform(expression, _fold_one)
+    return _Folded().fold(expression)
 
 
-def _fold_one(e: Expression) -> Expression:
-    match e:
-        case Arithmetic(op, Constant(a), Constant(b)) if _number(a) and _number(b):
-            return _computed(_ARITHMETIC[op], (a, b), e)
-        case Arithmetic():
-            return _without_neutral(e)
-        case Negative(Constant(a)) if _number(a):
-            return _computed(operator.neg, (a,), e)
-        case Negative(Negative(inner)):
-            return inner
-        case Function(_, arguments):
-            values = [argument.value for argument in arguments if isinstance(argument, Constant)]
-            if len(values) == len(arguments) and all(map(_number, values)):
-                return _computed(rules_of(e).of_numbers, tuple(values), e)
-            return e
-        case Comparison():
-            return _compared(e)
-        case Not():
-            return negated(e.operand)
-        case And():
-            return _joined(And, e.operands, neutral=TRUE, decisive=FALSE)
-        case Or():
-            return _joined(Or, e.operands, neutral=FALSE, decisive=TRUE)
-    return e
+class _Folded(Domain[Expression]):
+    """Expressions in normal form, from parts in normal form."""
 
+    def negative(self, e: Negative, operand: Expression) -> Expression:
+        return (
+            operand.operand if isinstance(operand, Negative) else _computed(operator.neg, Negative(operand))
+        )
 
-def _number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    def arithmetic(self, e: Arithmetic, left: Expression, right: Expression) -> Expression:
+        a, b = number_of(left), number_of(right)
+        if a is not None and b is not None:
+            return _computed(_ARITHMETIC[e.op], Arithmetic(e.op, left, right))
+        match e.op:
+            case "+" if a == 0:
+                return right
+            case "-" if a == 0:
+                return self.negative(Negative(right), right)
+            case "*" if a == 1:
+                return right
+            case "+" | "-" if b == 0:
+                return left
+            case "*" | "/" | "^" if b == 1:
+                return left
+        return Arithmetic(e.op, left, right)
 
+    def function(self, e: Function, arguments: Sequence[Expression]) -> Expression:
+        return _computed(rules_of(e).of_numbers, e.with_parts(tuple(arguments)))
 
-def _is(e: Expression, value: float) -> bool:
-    return isinstance(e, Constant) and _number(e.value) and e.value == value
+    def comparison(self, e: Comparison) -> Expression:
+        return _compared(Comparison(e.relation, self.fold(e.left), self.fold(e.right)))
+
+    def conjunction(self, e: And, operands: Sequence[Expression]) -> Expression:
+        return _joined(And, operands, neutral=TRUE, decisive=FALSE)
+
+    def disjunction(self, e: Or, operands: Sequence[Expression]) -> Expression:
+        return _joined(Or, operands, neutral=FALSE, decisive=TRUE)
+
+    def negation(self, e: Not, operand: Expression) -> Expression:
+        return negated(operand)
+
+    def parameter(self, e: Parameter) -> Expression:
+        return e
+
+    def other(self, e: Expression) -> Expression:
+        return e
 
 
 def is_truth(e: Expression, value: bool) -> bool:
@@ -115,7 +120,11 @@ def is_truth(e: Expression, value: bool) -> bool:
     return isinstance(e, Constant) and e.value is value
 
 
-def _computed(function: Callable[..., float], values: tuple[object, ...], e: Expression) -> Expression:
+def _computed(function: Callable[..., float], e: Expression) -> Expression:
+    """Return the value of a function if all its arguments are numbers and it is finite; else the expression."""
+    values = [number_of(part) for part in e.parts]
+    if None in values:
+        return e
     try:
         result = function(*values)
         finite = not isinstance(result, complex) and math.isfinite(result)
@@ -124,29 +133,14 @@ def _computed(function: Callable[..., float], values: tuple[object, ...], e: Exp
     return Constant(result) if finite else e
 
 
-def _without_neutral(e: Arithmetic) -> Expression:
-    match e.op:
-        case "+" if _is(e.left, 0):
-            return e.right
-        case "-" if _is(e.left, 0):
-            return _fold_one(Negative(e.right))
-        case "*" if _is(e.left, 1):
-            return e.right
-        case "+" | "-" if _is(e.right, 0):
-            return e.left
-        case "*" | "/" | "^" if _is(e.right, 1):
-            return e.left
-    return e
-
-
 def _compared(e: Comparison) -> Expression:
     left, right = e.left, e.right
     if isinstance(left, Instant) and isinstance(right, Instant):
-        return Constant(_RELATIONS[e.relation](left.microseconds, right.microseconds))
+        return Constant(HOLDS[e.relation](left.microseconds, right.microseconds))
     if isinstance(left, Constant) and isinstance(right, Constant):
         a, b = left.value, right.value
-        if (_number(a) and _number(b)) or (type(a) is type(b)):
-            return Constant(_RELATIONS[e.relation](a, b))
+        if None not in (number_of(left), number_of(right)) or type(a) is type(b):
+            return Constant(HOLDS[e.relation](a, b))
         return e
     fixed = (Constant, Instant, Parameter)
     if isinstance(left, fixed) and not isinstance(right, fixed):

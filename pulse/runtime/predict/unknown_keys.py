@@ -73,7 +73,7 @@ def bounded_only(plan: Node) -> bool:
 def _needs_bound(one: Expression) -> bool:
     if isinstance(one, Arithmetic) and one.op == "/":
         return bool(columns_of(one.right))
-    return isinstance(one, Function) and rules_of(one).bounded_only
+    return isinstance(one, Function) and rules_of(one).needs_bounds
 
 
 def downgrade_unknown(
