@@ -21,8 +21,9 @@ from pulse.benchmarks.recording import BY_HAND, OURS, Accuracy, Timing, alternat
 from pulse.benchmarks.workloads.moving_objects import Objects
 from pulse.benchmarks.workloads.validated import Validation
 from pulse.core.columns import Columns
-from pulse.core.expression import TRUE, Column, Comparison, Constant, Function
+from pulse.core.expression import TRUE, Comparison, Constant
 from pulse.operators.data.relation import Relation
+from pulse.operators.functions.distance import distance_of
 from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.proximity_join import Nearness, PairJoin
 
@@ -36,8 +37,7 @@ LOOKED_AT = 2000  # tuples of either stream whose pairs are held against all tha
 
 _COLUMNS = Columns((("R.id", pa.int64()), ("S.id", pa.int64())), ("R.x", "R.y", "S.x", "S.y"))
 _JOIN = PairJoin(Nearness(("R.x", "R.y"), ("S.x", "S.y"), REACH), TRUE, _COLUMNS)
-_DISTANCE = Function("distance", tuple(Column(name) for name in _COLUMNS.modelled))
-_PREDICATE = Comparison("<", _DISTANCE, Constant(REACH))
+_PREDICATE = Comparison("<", distance_of(("R.x", "R.y"), ("S.x", "S.y")), Constant(REACH))
 
 
 class Proximity:

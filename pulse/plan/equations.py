@@ -20,6 +20,7 @@ from pulse.core.expression import (
     renamed,
     walk,
 )
+from pulse.operators.expressions.predicates import comparisons_of
 from pulse.operators.functions.registry import rules_of
 from pulse.operators.node import Node
 from pulse.operators.symbols import Degrees, GenericModel
@@ -60,9 +61,8 @@ def equation_systems(plan: Node, degrees: Degrees | None = None) -> tuple[Equati
 def _systems(node: Node, degrees: Degrees) -> Iterator[Equations]:
     for one in node.inputs:
         yield from _systems(one, degrees)
-    for e in walk(node.selection):
-        if isinstance(e, Comparison):
-            yield Equations(node, tuple(_comparison(e, node, degrees)))
+    for e in comparisons_of(node.selection):
+        yield Equations(node, tuple(_comparison(e, node, degrees)))
     if node.equations:
         yield Equations(node, node.equations)
 
