@@ -142,11 +142,6 @@ class Node(Parametric):
         return TRUE
 
     @property
-    def is_selective(self) -> bool:
-        """Return whether its predicate decides which rows have a result."""
-        return self.selection != TRUE
-
-    @property
     def of_one_instant(self) -> bool:
         """Return whether results at an instant depend only on its inputs at that instant."""
         return False
@@ -489,4 +484,4 @@ def walk(node: Node) -> Iterator[Node]:
 
 def is_selective(node: Node) -> bool:
     """Return whether a predicate decides at this node or below it."""
-    return any(one.is_selective for one in walk(node))
+    return any(one.selection != TRUE for one in walk(node))
