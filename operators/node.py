@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
@@ -21,6 +21,7 @@ from pulse.core.expression import TRUE, Column, Expression, Instant, Parameter
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc
 from pulse.operators.expressions.predicates import equates_model
 from pulse.operators.expressions.symmetry import Renaming
@@ -32,7 +33,6 @@ from pulse.operators.output.sampling import as_points, sample
 from pulse.operators.parameters import Parametric
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import NONE, Reach
-from pulse.operators.relational.spatial_grid import PairHome
 from pulse.operators.symbols import Degrees
 from pulse.operators.time_range import TimeRange
 
@@ -414,39 +414,6 @@ class Node(Parametric):
 
 PushInto = Callable[[Node, Predicates], Node]
 """Filters a node by predicates, which it pushes down as far as possible."""
-
-
-class PlanEvaluation(Protocol):
-    """The evaluation of a plan over some relations, as operators see it; equal nodes are evaluated once."""
-
-    @property
-    def possible(self) -> bool:
-        """Return whether possible rows are wanted at the end."""
-        ...
-
-    def segments(self, node: Node, possible: bool | None = None) -> Relation:
-        """Return the node's output as segments; with ``possible`` rows as in the end, unless given."""
-        ...
-
-    def samples(self, node: Node, every: int) -> Samples:
-        """Return the node's output at multiples of ``every``."""
-        ...
-
-    def instants(self, node: Node, every: int, *, possible: bool | None = None) -> Relation:
-        """Return the node's output at multiples of ``every``, as points."""
-        ...
-
-    def carries_instants(self, node: Node) -> bool:
-        """Return whether partial results below the node arrived as points; those that arrived as segments are merged as such."""
-        ...
-
-    def pairs_here(self, left: Relation, right: Relation) -> PairHome | None:
-        """Return which pairs of two inputs are solved here; None for all."""
-        ...
-
-    def in_one_pass(self, node: Node, below: Relation, every: int) -> Samples:
-        """Sample the node together with the expected ones of its :attr:`Node.pass_of_samples`."""
-        ...
 
 
 @plan_node

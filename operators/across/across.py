@@ -27,11 +27,12 @@ from pulse.operators.across.inversion import Contributions
 from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source, Volatilities
-from pulse.operators.node import Duration, Node, PlanEvaluation, is_selective, plan_node, walk
+from pulse.operators.node import Duration, Node, is_selective, plan_node, walk
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import Reach

@@ -29,6 +29,7 @@ from pulse.kernels.polynomial.interval_sets import IntervalSets, complement, int
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.on_segments import without_hidden
 from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
@@ -39,7 +40,7 @@ from pulse.operators.incremental.base import IncrementalOperator, IncrementalRow
 from pulse.operators.inversion.needs import Needs, gather, smaller
 from pulse.operators.inversion.sources import Inversion
 from pulse.operators.labels import predicate_label
-from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, Unary, plan_node
+from pulse.operators.node import Duration, Node, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import Reach

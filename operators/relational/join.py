@@ -27,12 +27,13 @@ from pulse.core.expression import TRUE, Column, Constant, Expression, all_of, co
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source
 from pulse.operators.labels import duration, predicate_label
-from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, plan_node, walk
+from pulse.operators.node import Duration, Node, Predicates, PushInto, Swaps, plan_node, walk
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
 from pulse.operators.reach import NONE, Reach
 from pulse.operators.relational.equi_join import JoinOperator, split_condition

@@ -24,10 +24,11 @@ from pulse.core.expression import Expression
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import positions
 from pulse.operators.inversion.sources import Source
-from pulse.operators.node import Duration, Node, PlanEvaluation, Swaps, Unary, plan_node
+from pulse.operators.node import Duration, Node, Swaps, Unary, plan_node
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
 from pulse.operators.symbols import Degrees
 

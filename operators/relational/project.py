@@ -24,6 +24,7 @@ from pulse.core.schema import Role
 from pulse.operators.accent_handling import DerivedOutput, Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.on_segments import Evaluation
 from pulse.operators.expressions.symmetry import Renaming, called, equal_as, normal, swaps_of
@@ -31,7 +32,7 @@ from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import positions
 from pulse.operators.inversion.sources import Source
-from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, Swaps, Unary, plan_node
+from pulse.operators.node import Duration, Node, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import Reach
 from pulse.operators.relational.incremental_project import IncrementalProject

@@ -24,10 +24,11 @@ from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OverlappingInputsError
+from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.symmetry import called
 from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.sources import Source
-from pulse.operators.node import Duration, Node, PlanEvaluation, Predicates, PushInto, plan_node
+from pulse.operators.node import Duration, Node, Predicates, PushInto, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import Reach

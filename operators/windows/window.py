@@ -23,6 +23,7 @@ from pulse.operators.accent_handling import Handling, SlidingHandling, aggregate
 from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.symmetry import Renaming, swaps_of
 from pulse.operators.incremental.base import IncrementalOperator, Maintenance
@@ -31,7 +32,7 @@ from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs
 from pulse.operators.inversion.sources import Inversion, Source, Volatilities
 from pulse.operators.labels import duration
-from pulse.operators.node import Duration, Node, PlanEvaluation, Swaps, is_selective, plan_node
+from pulse.operators.node import Duration, Node, Swaps, is_selective, plan_node
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import Reach
 from pulse.operators.time_range import TimeRange
