@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
 import pyarrow as pa
 
-from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.columns import Columns
 from pulse.core.decimals import as_doubles
 from pulse.core.expression import Column, Comparison, Constant, Expression, Instant, columns_of
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OperandError
 
-
-class Rows(Protocol):
-    """Rows of groups, which have one key each: segments or samples."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def columns(self) -> Columns: ...
-
-    @property
-    def keys(self) -> tuple[pa.Array, ...]: ...
-
-    @property
-    def unmodelled(self) -> Mapping[str, pa.Array]: ...
-
-    @property
-    def groups(self) -> int: ...
-
-    @property
-    def of_group(self) -> IntArray: ...
+Rows = Relation | Samples
 
 
 def is_by_value(comparison: Comparison, columns: Columns) -> bool:

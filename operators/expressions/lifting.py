@@ -111,10 +111,8 @@ def _same_width(parts: list[_Part]) -> list[_Part]:
 def root_error(low: FloatArray, err: FloatArray) -> FloatArray:
     """Propagate ``err`` through ``sqrt`` for values from ``low`` up; decreasing in ``low``."""
     clear = (low >= err) & (low > 0.0)
-    root = np.sqrt(np.where(clear, low, 1.0))
-    other = np.sqrt(np.where(clear, low - err, 0.0))
-    caused: FloatArray = np.where(clear, err / (root + other), np.sqrt(err)) * GROWN
-    return caused
+    roots = np.sqrt(np.where(clear, low, 1.0)) + np.sqrt(np.where(clear, low - err, 0.0))
+    return np.where(clear, err / roots, np.sqrt(err))
 
 
 def clear_of_zero(err: float) -> str:

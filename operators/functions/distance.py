@@ -182,7 +182,7 @@ class Distance(_OfPositions):
         largest = work.sizes(squared)
         c, approximation = lifted(work, squared, ROOT, caused, np.sqrt(largest), e)
         low, _ = work.values(squared)
-        rounded = root_error(np.maximum(low, 0.0), work.relation.err[squared])
+        rounded = root_error(np.maximum(low, 0.0), work.relation.err[squared]) * GROWN
         propagated = np.hypot(work.relation.err[dx], work.relation.err[dy]) * GROWN
         return distorted(work, e, work.add(c, approximation + rounded + propagated), arguments, square=False)
 

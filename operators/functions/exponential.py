@@ -44,10 +44,10 @@ class Exponential(ScalarFunction):
                 "exponential is beyond the range of floating-point numbers; scale it down first"
             )
         largest = np.exp(high)
-        caused = largest * np.expm1(relation.err[name])
+        caused = self._propagated(high, relation.err[name])
         c, approximation = lifted(work, name, Smooth(self.name, np.exp), caused, largest, e)
         _, high = work.values(name)
-        return work.add(c, approximation + np.exp(high) * np.expm1(work.relation.err[name]) * GROWN)
+        return work.add(c, approximation + self._propagated(high, work.relation.err[name]) * GROWN)
 
     def samples(self, work: Numbers, e: Function, arguments: Sequence[Number]) -> Number:
         x, err = arguments[0]
@@ -55,9 +55,11 @@ class Exponential(ScalarFunction):
         return value, value * (np.expm1(err) * GROWN + FUNCTION)
 
     def error(self, e: Function, errors: Sequence[FloatArray], ranges: Ranges) -> FloatArray:
-        _, high = ranges.values(e.arguments[0])
-        grown = np.exp(high) * np.expm1(np.minimum(errors[0], 1e3))
-        return np.where(high + errors[0] > _LARGEST, np.inf, grown)
+        return self._propagated(ranges.values(e.arguments[0])[1], errors[0])
+
+    def _propagated(self, high: FloatArray, err: FloatArray) -> FloatArray:
+        grown = np.exp(high) * np.expm1(np.minimum(err, 1e3))
+        return np.where(high + err > _LARGEST, np.inf, grown)
 
 
 class Logarithm(ScalarFunction):
@@ -80,9 +82,10 @@ class Logarithm(ScalarFunction):
                 f"a logarithm needs values above zero: filter them first (… > {clear_of_zero(err[row])})"
             )
         largest = np.maximum(1.0, np.maximum(np.abs(np.log(low)), np.abs(np.log(high))))
-        c, approximation = lifted(work, name, Smooth(self.name, np.log), -np.log1p(-err / high), largest, e)
+        caused = self._propagated(high, err)
+        c, approximation = lifted(work, name, Smooth(self.name, np.log), caused, largest, e)
         low, _ = work.values(name)
-        return work.add(c, approximation - np.log1p(-work.relation.err[name] / low) * GROWN)
+        return work.add(c, approximation + self._propagated(low, work.relation.err[name]) * GROWN)
 
     def samples(self, work: Numbers, e: Function, arguments: Sequence[Number]) -> Number:
         x, err = arguments[0]
@@ -93,6 +96,8 @@ class Logarithm(ScalarFunction):
         return value, FUNCTION * np.abs(value) - np.log1p(-err / x) * (1.0 + FUNCTION)
 
     def error(self, e: Function, errors: Sequence[FloatArray], ranges: Ranges) -> FloatArray:
-        low, _ = ranges.values(e.arguments[0])
-        inside = errors[0] < low
-        return np.where(inside, -np.log1p(-np.where(inside, errors[0], 0.0) / low), np.inf)
+        return self._propagated(ranges.values(e.arguments[0])[0], errors[0])
+
+    def _propagated(self, low: FloatArray, err: FloatArray) -> FloatArray:
+        inside = err < low
+        return np.where(inside, -np.log1p(-np.where(inside, err, 0.0) / low), np.inf)

@@ -30,17 +30,11 @@ def reciprocal(work: Evaluation, name: str, expression: Expression) -> str:
             f"such as abs(divisor) > {clear_of_zero(err[row])}"
         )
     least = np.minimum(np.abs(low), np.abs(high))
+    caused = reciprocal_error(err, (low, high))
     c, approximation = lifted(
-        work,
-        name,
-        Smooth("reciprocal", np.reciprocal),
-        err / (least * (least - err)),
-        1.0 / least,
-        expression,
+        work, name, Smooth("reciprocal", np.reciprocal), caused, 1.0 / least, expression
     )
-    low, high = work.values(name)
-    err, least = work.relation.err[name], np.minimum(np.abs(low), np.abs(high))
-    return work.add(c, approximation + err / (least * (least - err)) * GROWN)
+    return work.add(c, approximation + reciprocal_error(work.relation.err[name], work.values(name)) * GROWN)
 
 
 def reciprocal_error(err: FloatArray, values: tuple[FloatArray, FloatArray]) -> FloatArray:

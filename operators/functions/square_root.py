@@ -66,10 +66,10 @@ class SquareRoot(ScalarFunction):
         if (low < 0.0).any():
             name, high = _raised(work, name, -np.minimum(low, 0.0)), high - np.minimum(low, 0.0)
         high = np.maximum(high, 0.0)
-        caused = root_error(high, work.relation.err[name])
+        caused = root_error(high, work.relation.err[name]) * GROWN
         c, approximation = lifted(work, name, ROOT, caused, np.sqrt(high), e)
         low, _ = work.values(name)
-        return work.add(c, approximation + root_error(low, work.relation.err[name]))
+        return work.add(c, approximation + root_error(low, work.relation.err[name]) * GROWN)
 
     def samples(self, work: Numbers, e: Function, arguments: Sequence[Number]) -> Number:
         x, err = arguments[0]
@@ -87,10 +87,7 @@ class SquareRoot(ScalarFunction):
         return root, np.maximum(above, _below(root, x, err)) * GROWN + FUNCTION * root
 
     def error(self, e: Function, errors: Sequence[FloatArray], ranges: Ranges) -> FloatArray:
-        low, _ = ranges.values(e.arguments[0])
-        clear = (low >= errors[0]) & (low > 0.0)
-        root = np.sqrt(np.where(clear, low, 1.0)) + np.sqrt(np.where(clear, low - errors[0], 0.0))
-        return np.where(clear, errors[0] / root, np.sqrt(errors[0]))
+        return root_error(ranges.values(e.arguments[0])[0], errors[0])
 
     def affine_image(self, maps: Sequence[Affine]) -> Affine | None:
         scale = maps[0].a
