@@ -6,6 +6,7 @@ it. Its workers see the files of the tests, since they are on this machine.
 
 from __future__ import annotations
 
+import logging
 import os
 import zipfile
 from collections.abc import Iterator
@@ -102,3 +103,13 @@ def recorded() -> Path:
     if not any(folder.glob("*.parquet")):
         pytest.skip(f"no recorded data in {folder}; set PULSE_DATA to its folder")
     return folder
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Restore the handlers and the level of Pulse's logger afterwards."""
+    logger = logging.getLogger("pulse")
+    handlers, level = list(logger.handlers), logger.level
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)

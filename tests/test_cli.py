@@ -18,14 +18,7 @@ from pulse import cli, doctor
 from pulse.core.errors import BoundError, PulseError
 from pulse.runtime.spark.java import Java, Search, Skipped
 
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    logger = logging.getLogger("pulse")
-    handlers, level = list(logger.handlers), logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def _run(*arguments: str, **environment: str) -> tuple[int, str]:

@@ -19,7 +19,7 @@ import pulse
 from tests.truth import pairs, windows
 from tests.truth.measure import Assessment, as_frame, assess_ranges, assess_tuples, values_outside
 from tests.truth.pieces import SECOND, Long, Track, tracks
-from tests.truth.ranges import Cells, Ranges, combine, covered, holding
+from tests.truth.ranges import HOLDS, Cells, Ranges, combine, covered, holding
 
 SEEDS = range(int(os.environ.get("PULSE_SEEDS") or 12))
 FITS: list[dict[str, Any]] = [
@@ -182,16 +182,8 @@ def test_sampled_filters(seed: int) -> None:
             value, there = track.at("x", t)
             frames.append(pd.DataFrame({"k": k, "t": t[there], "value": value[there].astype(float)}))
         truth = pd.concat(frames, ignore_index=True)
-        holds = {
-            "<": np.less,
-            "<=": np.less_equal,
-            ">": np.greater,
-            ">=": np.greater_equal,
-            "=": np.equal,
-            "!=": np.not_equal,
-        }
         off = truth["value"] - c
-        truth["margin"] = np.where(holds[relation](truth["value"], c), 1.0, -1.0) * np.where(
+        truth["margin"] = np.where(HOLDS[relation](truth["value"], c), 1.0, -1.0) * np.where(
             off == 0, 1.0, off.abs()
         )
         good(assess_tuples(answer, truth, keys=["k"], value="x", rounding=1e-12))

@@ -29,13 +29,7 @@ HIGH = "select symbol, price from S where price > 20 sample every 1 s"
 PULSE = str(Path(sys.executable).with_name("pulse"))
 
 
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    logger = logging.getLogger("pulse")
-    handlers, level = list(logger.handlers), logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def test_every_command_is_in_a_group(run: Run) -> None:

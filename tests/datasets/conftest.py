@@ -41,3 +41,10 @@ def read() -> Callable[..., list[dict[str, Any]]]:
 def table_of(fmt: Format, paths: Any, columns: Sequence[str]) -> pa.Table:
     """All rows of all units as one table."""
     return pa.Table.from_batches(b for u in fmt.units(paths) for b in fmt.batches(u, columns))
+
+
+def rows_and_counts(fmt: Format, path: Path, columns: list[str]) -> tuple[list[dict[str, Any]], Counts]:
+    """All rows of a file, unit by unit, and what was counted."""
+    counts = Counts()
+    parts = [batch for unit in fmt.units(path) for batch in fmt.batches(unit, columns, counts=counts)]
+    return [row for part in parts for row in part.to_pylist()], counts

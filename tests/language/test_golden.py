@@ -15,6 +15,7 @@ import pytest
 from pulse.core.schema import StreamSchema
 from pulse.language import LanguageError, parse
 from tests.language.printing import STREAMS, printed
+from tests.test_paper_queries import FOLLOWING as PRINTED
 
 BLOCKS = (Path(__file__).parent / "golden.txt").read_text(encoding="utf-8").split("\n====\n")
 PARAMETERS = ("c", "limit_price", "who")
@@ -30,17 +31,7 @@ def test_golden_pair(block: str) -> None:
 ALIAS_JOIN = """select a, b as x, d from R join S
 where R.a = S.a and R.a < S.d"""
 
-FOLLOWING = """select Candidates.id1, Candidates.id2, avg(dist)
-
-(select S1.id as id1, S2.id as id2,
-sqrt(pow(S1.x-S2.x,2) + pow(S1.y-S2.y,2)) as dist
-
-from S[size 10 advance 1] as S1
-join S as S2[size 10 advance 1]
-on (S1.id <> S2.id))[size 600 advance 10]
-
-as Candidates
-group by id1, id2 having avg(dist) < 1000"""
+FOLLOWING = PRINTED.replace("\nfrom\n(select", "\n\n(select")  # the paper omits the word
 
 
 def test_the_alias_join_as_printed_with_a_modelled() -> None:

@@ -13,6 +13,15 @@ import numpy as np
 
 from tests.truth.pieces import Long, Track
 
+HOLDS = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "=": np.equal,
+    "!=": np.not_equal,
+}
+
 
 @dataclass(frozen=True)
 class Ranges:

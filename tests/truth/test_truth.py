@@ -113,19 +113,11 @@ def test_windows_over_all_keys_are_those_of_fractions(kind: str, seed: int) -> N
 def test_filters_hold_where_dense_samples_do(kind: str, relation: str) -> None:
     table = ticks(3)
     track = tracks(table, {"x": kind}, key="k", max_gap=1_500_000)["a"]
-    holds = {
-        "<": np.less,
-        "<=": np.less_equal,
-        ">": np.greater,
-        ">=": np.greater_equal,
-        "=": np.equal,
-        "!=": np.not_equal,
-    }
     c = float(track.first["x"][4])
     begin, end = ranges.holding(track, "x", relation, c)
     t = np.arange(START, START + 130 * SECOND, 31_250) + 1
     value, there = track.at("x", t)
-    wanted = there & holds[relation](value, c)
+    wanted = there & ranges.HOLDS[relation](value, c)
     got = ((t[:, None] >= begin) & (t[:, None] < end)).any(axis=1)
     assert (wanted == got).all()
     slow = [slow_value(table, kind, 1_500_000, Fraction(int(one))) for one in t[:200]]

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from pulse.core.errors import ColumnTypeError, PulseError, UnknownColumnError
 from pulse.datasets.ais.any import Ais
-from pulse.datasets.ais.common import AisFormat
 from pulse.datasets.ais.danish import AisDanish
 from pulse.datasets.ais.marinecadastre import AisMarineCadastre
 from pulse.datasets.ais.parquet import AisParquet
@@ -31,7 +30,7 @@ from pulse.datasets.errors import (
     ValueParseError,
 )
 from pulse.datasets.projection import Projection
-from tests.datasets.conftest import table_of
+from tests.datasets.conftest import rows_and_counts, table_of
 
 pyproj = pytest.importorskip("pyproj")
 GEOD = pyproj.Geod(ellps="WGS84")
@@ -186,12 +185,9 @@ def test_cuts_do_not_change_rows_or_counts(
     path.write_text(text)
     whole = Ais().prepare(path)
 
-    def all_of(fmt: AisFormat) -> tuple[list[dict[str, Any]], Counts]:
-        counts = Counts()
-        parts = [b for u in fmt.units(path) for b in fmt.batches(u, COLUMNS, counts=counts)]
-        return [row for part in parts for row in part.to_pylist()], counts
-
-    assert all_of(replace(whole, range_bytes=cut)) == all_of(whole)
+    assert rows_and_counts(replace(whole, range_bytes=cut), path, COLUMNS) == rows_and_counts(
+        whole, path, COLUMNS
+    )
 
 
 @pytest.mark.parametrize(

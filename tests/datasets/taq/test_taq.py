@@ -23,6 +23,7 @@ from pulse.datasets.taq.common import GOOD_CORRECTIONS, NOT_GOING_PRICES, TaqFor
 from pulse.datasets.taq.daily import TaqDaily
 from pulse.datasets.taq.monthly import TaqMonthly, parse_date
 from pulse.datasets.taq.wrds import TaqWrds
+from tests.datasets.conftest import rows_and_counts
 
 Write = Callable[[str, str | bytes], str]
 Read = Callable[..., list[dict[str, Any]]]
@@ -134,12 +135,9 @@ def test_cuts_do_not_change_rows_or_counts(
     path = tmp_path_factory.getbasetemp() / name
     path.write_text(text)
 
-    def all_of(one: TaqFormat) -> tuple[list[dict[str, Any]], Counts]:
-        counts = Counts()
-        parts = [b for u in one.units(path) for b in one.batches(u, COLUMNS, counts=counts)]
-        return [row for part in parts for row in part.to_pylist()], counts
-
-    assert all_of(replace(fmt, range_bytes=cut)) == all_of(fmt)
+    assert rows_and_counts(replace(fmt, range_bytes=cut), path, COLUMNS) == rows_and_counts(
+        fmt, path, COLUMNS
+    )
 
 
 @pytest.mark.parametrize(

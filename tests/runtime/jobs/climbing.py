@@ -60,20 +60,23 @@ def climbing(folder: Path, format: str = "parquet", files: int = 2) -> None:
         os.utime(file, (1000 + f, 1000 + f))
 
 
-def climbing_tables(**more: Any) -> dict[str, Any]:
-    """The job as tables, without a sink; ``stream`` adds to its stream."""
-    stream = {
+def moving_stream(**more: Any) -> dict[str, Any]:
+    """A stream of objects with a velocity, one file a batch."""
+    return {
         "source": "files",
         "path": "in",
         "key": "id",
         "time": "t",
         "model": {"x": "linear"},
         "keep": ["v"],
-        "error": 0.1,
-        "horizon": "60 s",
         "options": {"maxFilesPerTrigger": 1},
-        **more.pop("stream", {}),
+        **more,
     }
+
+
+def climbing_tables(**more: Any) -> dict[str, Any]:
+    """The job as tables, without a sink; ``stream`` adds to its stream."""
+    stream = moving_stream(error=0.1, horizon="60 s") | more.pop("stream", {})
     return {"query": QUERY, "streams": {"S": stream}, **more}
 
 

@@ -14,6 +14,7 @@ from pulse.runtime.jobs.alerts import Alerts, Seen
 from pulse.runtime.jobs.sinks import line_of
 from pulse.runtime.jobs.toml import job_of
 from pulse.runtime.predict.local_driver import run_local
+from tests.runtime.jobs.climbing import moving_stream
 
 SECOND = 1_000_000
 PAIR = (("V", ((0, 0),)), ("V", ((0, 1),)))
@@ -112,19 +113,7 @@ def approaching(folder: Path, *, again: bool) -> list[dict[str, Any]]:
             "B.x = B.x + B.v * t on (A.id < B.id) where abs(A.x - B.x) < 100",
             "engine": "local",
             "checkpoint": "checkpoint",
-            "streams": {
-                "S": {
-                    "source": "files",
-                    "path": "in",
-                    "key": "id",
-                    "time": "t",
-                    "model": {"x": "linear"},
-                    "keep": ["v"],
-                    "error": 10,
-                    "horizon": "900 s",
-                    "options": {"maxFilesPerTrigger": 1},
-                }
-            },
+            "streams": {"S": moving_stream(error=10, horizon="900 s")},
             "sink": {"kind": "alert", "path": "alerts"},
         },
         folder=folder,

@@ -17,6 +17,7 @@ from pulse.operators.errors import DomainError
 from pulse.runtime.jobs.toml import job_of
 from pulse.runtime.predict.local_driver import run_local
 from tests.runtime.execution.asking import SECOND, START, local, table
+from tests.runtime.jobs.running_jobs import TICK_STREAM
 from tests.runtime.jobs.running_jobs import ticks as job_ticks
 
 SIZE, ADVANCE = 10, 2
@@ -134,21 +135,11 @@ def test_values_that_never_change_have_a_deviation_of_zero_within_its_bound(erro
 
 def test_a_job_goes_on_over_values_that_do_not_change(tmp_path: Path) -> None:
     """A held price is a model of one constant."""
-    stream = {
-        "source": "files",
-        "path": "in",
-        "format": "parquet",
-        "key": "symbol",
-        "time": "t",
-        "model": {"price": "step"},
-        "error": "1%",
-        "horizon": "60 s",
-    }
     job_ticks(tmp_path / "in", 2)
     tables = {
         "query": DEVIATION,
         "engine": "local",
-        "streams": {"S": stream},
+        "streams": {"S": TICK_STREAM},
         "sink": {"kind": "parquet", "path": "out"},
     }
     assert run_local(job_of(tables, folder=tmp_path)).tally.changes > 0

@@ -17,25 +17,15 @@ from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.jobs.toml_tables import JobError
 from pulse.runtime.predict.local_driver import run_local
-from tests.runtime.jobs.running_jobs import FILTER, ticks
+from tests.runtime.jobs.running_jobs import FILTER, TICK_STREAM, ticks
 
 
 def job(folder: Path, **more: Any) -> Job:
     """A job over ticks in this folder."""
-    stream = {
-        "source": "files",
-        "path": "in",
-        "format": "parquet",
-        "key": "symbol",
-        "time": "t",
-        "model": {"price": "step"},
-        "error": "1%",
-        "horizon": "60 s",
-    }
     tables = {
         "query": FILTER,
         "checkpoint": "state",
-        "streams": {"S": stream},
+        "streams": {"S": TICK_STREAM},
         "sink": {"kind": "parquet", "path": "out"},
         **more,
     }

@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from pulse.core import StreamSchema
+from pulse.language import parse
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.output.apply_changes import apply_changes
+from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.spec import Predictor
 
 SECOND = 1_000_000
 START = 1_700_000_000
@@ -57,6 +62,27 @@ class Run(NamedTuple):
         for begin, end in itertools.pairwise([0, *self.cuts, len(self.rows)]):
             if begin < end:
                 yield self.rows[begin:end]
+
+
+def played(run: Run, query: str) -> Iterator[tuple[list[Row], list[pa.Table]]]:
+    """Push the batches through a prediction; after each, yield the tuples taken and the changes emitted so far."""
+    schema = StreamSchema.of(key={"id": "string"}, time="t", modelled={"x": run.truth})
+    spec = PredictSpec.of(schema, horizon=run.horizon, error=0.25, max_gap=run.max_gap)
+    prediction = Prediction(Predictor.of(parse(query, {"S": schema}, ()).bind({}), {"S": spec}))
+    changes: list[pa.Table] = []
+    taken: list[Row] = []
+    newest = 0
+    for batch in run.batches():
+        newest = max([newest, *(row.t for row in batch)])
+        watermark = (START + newest - run.lateness) * SECOND
+        emission = prediction.push({"S": table_of(batch)}, watermark)
+        prediction.advance(watermark)
+        changes.append(emission.changes)
+        aside = emission.aside.get("S")
+        late = set() if aside is None else {(row["id"], row["t"]) for row in aside.to_pylist()}
+        times = table_of(batch).column("t").to_pylist()
+        taken += [row for row, t in zip(batch, times, strict=True) if (row.id, t) not in late]
+        yield taken, changes
 
 
 @st.composite

@@ -14,22 +14,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from pulse.core import StreamSchema
-from pulse.language import parse
-from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.runtime.predict.engine import Prediction
-from pulse.runtime.predict.spec import Predictor
 from tests.runtime.predict.silences import (
     OVER_KEYS,
     ROUNDING,
-    SECOND,
-    START,
     Row,
     Run,
     Truth,
     held_rows,
+    played,
     runs,
-    table_of,
     value_at,
 )
 
@@ -94,23 +87,8 @@ def assert_every_truth_is_held(function: str, truth: Truth, changes: list[pa.Tab
 
 
 def play(function: str, run: Run) -> None:
-    schema = StreamSchema.of(key={"id": "string"}, time="t", modelled={"x": run.truth})
     text = f"select {function}(x) as a from S where x > {float(LEVEL)} with possible"
-    spec = PredictSpec.of(schema, horizon=run.horizon, error=0.25, max_gap=run.max_gap)
-    prediction = Prediction(Predictor.of(parse(text, {"S": schema}, ()).bind({}), {"S": spec}))
-    changes: list[pa.Table] = []
-    taken: list[Row] = []
-    newest = 0
-    for batch in run.batches():
-        newest = max([newest, *(row.t for row in batch)])
-        watermark = (START + newest - run.lateness) * SECOND
-        emission = prediction.push({"S": table_of(batch)}, watermark)
-        prediction.advance(watermark)
-        changes.append(emission.changes)
-        aside = emission.aside.get("S")
-        late = set() if aside is None else {(row["id"], row["t"]) for row in aside.to_pylist()}
-        times = table_of(batch).column("t").to_pylist()
-        taken += [row for row, t in zip(batch, times, strict=True) if (row.id, t) not in late]
+    for taken, changes in played(run, text):
         assert_every_truth_is_held(function, Truth(run, taken), changes)
 
 

@@ -23,6 +23,7 @@ from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.stage_rows import CHANGES
 from pulse.runtime.predict.stages import ValidateStage
+from tests.runtime.jobs.climbing import moving_stream
 from tests.runtime.predict.stages import Places, dealt
 
 SECOND = 1_000_000
@@ -43,20 +44,7 @@ def job_over(folder: Path, batches: list[list[Row]], query: str, **stream: Any) 
         "lateness": "10 s",
         "engine": "local",
         "checkpoint": "checkpoint",
-        "streams": {
-            "S": {
-                "source": "files",
-                "path": "in",
-                "key": "id",
-                "time": "t",
-                "model": {"x": "linear"},
-                "keep": ["v"],
-                "error": 0.5,
-                "horizon": "600 s",
-                "options": {"maxFilesPerTrigger": 1},
-                **stream,
-            }
-        },
+        "streams": {"S": moving_stream(error=0.5, horizon="600 s") | stream},
         "sink": {"kind": "parquet", "path": "out"},
     }
     return job_of(values, folder=folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
@@ -25,6 +24,7 @@ from tests.runtime.predict.silences import (
     assert_true,
     compared,
     held_rows,
+    played,
     runs,
     table_of,
     value_at,
@@ -32,23 +32,7 @@ from tests.runtime.predict.silences import (
 
 
 def play(name: str, run: Run) -> None:
-    schema = StreamSchema.of(key={"id": "string"}, time="t", modelled={"x": run.truth})
-    query = parse(QUERIES[name], {"S": schema}, ()).bind({})
-    spec = PredictSpec.of(schema, horizon=run.horizon, error=0.25, max_gap=run.max_gap)
-    prediction = Prediction(Predictor.of(query, {"S": spec}))
-    changes: list[pa.Table] = []
-    taken: list[Row] = []
-    newest = 0
-    for batch in run.batches():
-        newest = max([newest, *(row.t for row in batch)])
-        watermark = (START + newest - run.lateness) * SECOND
-        emission = prediction.push({"S": table_of(batch)}, watermark)
-        prediction.advance(watermark)
-        changes.append(emission.changes)
-        aside = emission.aside.get("S")
-        late = set() if aside is None else {(row["id"], row["t"]) for row in aside.to_pylist()}
-        times = table_of(batch).column("t").to_pylist()
-        taken += [row for row, t in zip(batch, times, strict=True) if (row.id, t) not in late]
+    for taken, changes in played(run, QUERIES[name]):
         assert_true(name, Truth(run, taken), changes)
     if run.max_gap is None and name in ("each key", "windows of each key"):
         assert_known_between_tuples(name, Truth(run, taken), changes)
