@@ -40,13 +40,13 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.output.apply_changes import apply_changes
 from pulse.operators.units.apply_maps import Alter
 from pulse.runtime.accents import query_units as runtime_accents
-from pulse.runtime.accents.follower import Follower, follow
 from pulse.runtime.accents.query_units import job_accents
 from pulse.runtime.execution import local_driver
 from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.micro_batch import Place
 from pulse.session import Session
 from pulse.store.model import Model
 from pulse.stream.accents.accents import Accent, AlterData
@@ -433,8 +433,8 @@ def heard_many(folder: Path) -> dict[str, Any]:
     predictor = predictor_of(
         job_in(job_folder(folder, ahead(1.0, 1000), log_of(Case(1), ahead(1.0, 1000)), 1))
     )
-    prediction, follower = Prediction(predictor), Follower(predictor)
-    kept, took, received = {}, 0.0, 0
+    place = Place.of(Prediction(predictor), 10_000_000)
+    kept, took, received, rejected = {}, 0.0, 0, 0
     data, maps = ahead(60.0, 1000), ("y / 2", "y * 2")
     while received < RECEIVED:
         begin = received // 100 * 60_000_000
@@ -447,19 +447,15 @@ def heard_many(folder: Path) -> dict[str, Any]:
         later = np.asarray(data["t"].cast(pa.int64())) + begin + 1_000_000
         table = pa.table({"symbol": data["symbol"], "t": pa.array(later, pa.timestamp("us")), "price": price})
         start = time.process_time()
-        batch = follower.hear({"S": table}, {"S": lines})
+        batch = place.decode({"S": table}, {"S": lines})
         took += time.process_time() - start
-        follow(prediction, follower, batch)
-        now = int(later[-1])
-        watermark = follower.watermark(now, 10_000_000)
-        prediction.advance(watermark)
-        start = time.process_time()
-        follower.settle(now, watermark, prediction.validators)
+        start, aside = place.run(batch, lambda emission: (time.process_time(), emission.tally.aside))
         took += time.process_time() - start
-        received += batch.count
+        rejected += aside
+        received += batch.decoded.count
         if received in (1_000, 10_000, RECEIVED):
-            kept[received] = len(pickle.dumps(follower.state))
-    return {"kept": kept, "seconds": took, "received": received, "aside": prediction.tally.aside}
+            kept[received] = len(pickle.dumps(place.follower.state))
+    return {"kept": kept, "seconds": took, "received": received, "aside": rejected}
 
 
 def test_state_of_many_accents(benchmark: Any, tmp_path: Path) -> None:

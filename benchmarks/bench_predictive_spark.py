@@ -35,9 +35,10 @@ from pulse.runtime.jobs.sources import predictor_of as predictor_of_job
 from pulse.runtime.jobs.sources import read_batch
 from pulse.runtime.jobs.spark_sources import frame_of
 from pulse.runtime.jobs.toml import Job, job_of
-from pulse.runtime.predict.engine import Prediction, Tally
+from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.ingest import PARCELS, Packer
 from pulse.runtime.predict.spark_driver import start
+from pulse.runtime.predict.status import Tally
 from pulse.runtime.spark.probe import dropped
 from pulse.session import Session
 

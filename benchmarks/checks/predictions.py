@@ -17,8 +17,9 @@ from pulse.core import SegmentBatch, StreamSchema
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.plan.query import Query
-from pulse.runtime.predict.engine import Prediction, Tuples
+from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
+from pulse.runtime.predict.validation import Tuples
 
 _KEY = np.int64(1) << 46
 

@@ -26,8 +26,9 @@ from pulse.core import StreamSchema
 from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.runtime.predict.engine import Prediction, Tally
+from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
+from pulse.runtime.predict.status import Tally
 
 SPLITS = ("equi", "gradient", "restless")
 PRECISIONS = (0.1, 0.3, 1.0, 3.0, 10.0, 20.0)

@@ -18,7 +18,7 @@ from pulse.commands.output.progress import redraws
 
 if TYPE_CHECKING:
     from pulse.runtime.jobs.toml import Job
-    from pulse.runtime.predict.local_driver import Status
+    from pulse.runtime.predict.status import Status
 
 _LOOK = 1  # seconds between two polls of a job, so that an interrupt is seen
 

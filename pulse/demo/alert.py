@@ -18,7 +18,8 @@ from pulse.demo.stage import Scene, Stage, timed
 from pulse.plot import Foretold, plot_prediction
 from pulse.runtime.jobs.alerts import CAME_TRUE, MOVED, PREDICTED, WITHDRAWN, Alert, Alerts
 from pulse.runtime.jobs.toml import Job, SinkJob, StreamJob
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.status import Status
 
 NEAR = 500.0  # metres
 _EVERY, _MINUTES, _TURN = 10, 20, 6  # seconds between reports; minutes in all, and until one of them turns

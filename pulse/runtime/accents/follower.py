@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,6 @@ from pulse.stream.descriptions.description import Description
 from pulse.validation.online.rejects import PLACE
 
 if TYPE_CHECKING:
-    from pulse.runtime.predict.engine import Emission, Prediction
     from pulse.runtime.predict.spec import Predictor
     from pulse.validation.online.validator import Validator
 
@@ -337,38 +336,6 @@ def reach_behind(predictor: Predictor) -> int:
     """
     longest = max((one.horizon for one in predictor.specs.values()), default=0)
     return longest + predictor.continuous.radius + anchored_behind(predictor) + 2 * RETENTION_MARGIN
-
-
-def follow(
-    prediction: Prediction, follower: Follower, decoded: DecodedBatch, watermark: int | None = None
-) -> Emission:
-    """Push a decoded batch and return its changes in output units."""
-    assert prediction.state is not None
-    held = prediction.state.results
-    emission = prediction.push(decoded.tables, watermark, decoded.drops, decoded.shifts)
-    if not follower.predictor.accent_options:
-        return emission
-    changes = follower.emit(decoded, held, prediction.state.results, emission.changes)
-    return replace(emission, changes=changes, **with_aside(emission, follower, decoded, changes.num_rows))
-
-
-def with_aside(emission: Emission, follower: Follower, decoded: DecodedBatch, changes: int) -> dict[str, Any]:
-    """The dead letters of a batch, tuples and accents, and the tally that counts them."""
-    aside = {stream: follower.as_recorded(stream, one, decoded) for stream, one in emission.aside.items()}
-    more = 0
-    for stream, table in decoded.all_aside().items():
-        both = [aside[stream], table] if stream in aside else [table]
-        aside[stream] = pa.concat_tables(both, promote_options="permissive")
-        more += table.num_rows
-    tuples = emission.tally.tuples + sum(one.num_rows for one in decoded.refused.values())
-    tally = replace(
-        emission.tally,
-        changes=changes,
-        aside=emission.tally.aside + more,
-        accents=decoded.count,
-        tuples=tuples,
-    )
-    return {"aside": aside, "tally": tally}
 
 
 def _aside(table: pa.Table | None, place: int, text: str, reason: str) -> pa.Table:

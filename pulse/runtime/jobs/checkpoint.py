@@ -22,21 +22,14 @@ from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import format_duration, parse_duration
-from pulse.runtime.accents.follower import AccentSnapshot
 from pulse.runtime.jobs.result_log import FINGERPRINT
 from pulse.runtime.jobs.spec import Job
 from pulse.runtime.predict.batch_store import replace_file
 from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.micro_batch import Place
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
-from pulse.runtime.predict.state_schema import (
-    CHECKPOINT,
-    Checkpoint,
-    check_accents,
-    check_streams,
-    restore_prediction,
-    snapshot_prediction,
-)
+from pulse.runtime.predict.state_schema import CHECKPOINT, Checkpoint, SingleState, check_streams
 
 COLUMNS = "_pulse_columns.json"
 Files = Mapping[str, list[Path]]
@@ -158,7 +151,7 @@ class Progress:
         self.batch = 0
         self.seen: dict[str, set[Path]] = {name: set() for name in predictor.specs}
         self.prediction = Prediction(predictor)
-        self.accents: AccentSnapshot | None = None
+        self.place = Place.of(self.prediction, job.lateness)
         self.read: dict[str, int] = {}  # offsets in the accent logs beside the streams
         if job.checkpoint is None:
             return
@@ -171,13 +164,11 @@ class Progress:
     def _restore(self, file: Path) -> None:
         try:
             snapshot: Checkpoint = unpack_state(CHECKPOINT, file.read_bytes())
-            predictor = self.prediction.predictor
-            check_streams(snapshot.seen, predictor.specs, "seen")
-            check_accents(predictor, snapshot.accents)
-            self.prediction = restore_prediction(predictor, snapshot.prediction)
+            check_streams(snapshot.seen, self.prediction.predictor.specs, "seen")
+            self.place = Place.of(self.prediction, self.place.lateness, snapshot.prediction)
         except PulseError as e:
             raise CheckpointError(f"{file}: {e}") from e
-        self.batch, self.accents, self.read = snapshot.batch, snapshot.accents, snapshot.read
+        self.batch, self.read = snapshot.batch, snapshot.read
         self.seen = {name: set(map(Path, files)) for name, files in snapshot.seen.items()}
 
     def planned(self) -> Files | None:
@@ -202,15 +193,17 @@ class Progress:
             }
             replace_file(self.folder / "next", json.dumps(plan).encode())
 
-    def commit(self, files: Files) -> None:
-        """Commit the batch: advance its number and store the state."""
-        self.batch += 1
+    def commit(self, files: Files, read: Mapping[str, int]) -> None:
+        """Commit the batch: advance its number and store the state; ``read`` are the offsets reached in accent logs."""
+        self.batch, self.read = self.batch + 1, dict(read)
         for name, some in files.items():
             self.seen[name].update(some)
         if self.folder is None:
             return
         seen = {name: sorted(map(str, some)) for name, some in self.seen.items()}
-        snapshot = Checkpoint(self.batch, seen, snapshot_prediction(self.prediction), self.accents, self.read)
+        prediction = self.place.state
+        assert isinstance(prediction, SingleState)
+        snapshot = Checkpoint(self.batch, seen, prediction, self.read)
         replace_file(self.folder / "state", pack_state(CHECKPOINT, snapshot))
 
 

@@ -33,7 +33,8 @@ from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.result_log import ResultsError, read_changes, read_holds
 from pulse.runtime.jobs.sinks import Sink, sink_of
 from pulse.runtime.jobs.toml import Job, SinkJob, job_of, read_job
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.status import Status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

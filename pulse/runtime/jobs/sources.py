@@ -33,7 +33,6 @@ from pulse.runtime.jobs.source_schema import (
     warn_absent,
 )
 from pulse.runtime.jobs.toml import Job, JobError, StreamJob
-from pulse.runtime.predict.event_time import newest_time
 from pulse.runtime.predict.spec import Predictor
 from pulse.stream.accents.policy import Policy
 from pulse.stream.propagation.state import Mode
@@ -128,18 +127,6 @@ def _fixed(made: Predictor, stream: StreamJob, buckets: int) -> list[tuple[str, 
         )
         found.append((stream.time, why))
     return found
-
-
-def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | None) -> int | None:
-    """Return the newest event time, in microseconds, of these tuples and of those before.
-
-    Times out of range do not count: their tuples are set aside, and must not move the watermark.
-    """
-    for stream, table in tables.items():
-        at = newest_time(table.column(predictor.specs[stream].schema.time))
-        if at is not None:
-            before = at if before is None else max(before, at)
-    return before
 
 
 def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:

@@ -11,7 +11,12 @@ import numpy as np
 from pulse.core.arrays import BoolArray
 from pulse.core.bounds import ErrorBound
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import begins
+from pulse.operators.node import Node
+from pulse.operators.relational.scan import scans
 from pulse.runtime.execution.evaluator import FragmentEvaluation
+from pulse.runtime.execution.scan import as_scanned
+from pulse.runtime.incremental.continuous_query import ContinuousQueryState
 from pulse.runtime.predict.spec import Predictor
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.inverter import absolute_bounds, invert
@@ -48,6 +53,40 @@ def share_bounds(
         if expected < least:
             best, least = found, CLEARLY * expected
     return best
+
+
+def allotments(
+    predictor: Predictor,
+    state: ContinuousQueryState,
+    before: Mapping[str, Allotment],
+    rates: Mapping[str, Allotment],
+    updates: Mapping[str, Relation],
+    evaluation: FragmentEvaluation | None = None,
+    since: int | None = None,
+) -> dict[str, Allotment]:
+    """Invert the query's bounds through the current segments; return the bounds of all keys by stream.
+
+    If the plan is one scan that processes keys separately, only the changed keys (those of ``evaluation``, if given) are inverted
+    and the others keep their bounds ``before``; else all keys, from now or from ``since`` on.
+    """
+    if not predictor.bounds:
+        return {}
+    query, alone = predictor.continuous, predictor.continuous.alone
+    if evaluation is None or not alone:
+        now = since
+        if now is None:
+            now = max((int(begins(one).max()) for one in state.streams.values() if len(one)), default=0)
+        inputs: dict[Node, Relation] = {}
+        for leaf in dict.fromkeys(scans(query.plan)):
+            relation = state.streams[leaf.stream]
+            chosen = query.of_keys(relation, updates[leaf.stream]) if alone else relation
+            inputs[leaf] = as_scanned(query.recent(chosen, now), leaf)
+        evaluation = FragmentEvaluation(inputs, possible=query.query.possible)
+    found = share_bounds(predictor, evaluation, rates, alone=alone)
+    return {
+        stream: before[stream].renewed(one) if alone and stream in before else one
+        for stream, one in found.items()
+    }
 
 
 def beyond(results: Relation, bounds: Mapping[str | None, ErrorBound]) -> BoolArray:

@@ -70,22 +70,7 @@ class Packer:
         if rows:
             yield from self._packed(waiting, partition, number)
         if now is not None:
-            yield from self._to_every_place(EVENT_TIME, pa.table({"now": [now]}))
-
-    def _to_every_place(self, stream: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        n, payload = self.places, packed_table(table)
-        yield pa.record_batch(
-            {
-                "place": pa.array(range(n), pa.int32()),
-                "stream": pa.array([stream] * n),
-                "modified": pa.array([0] * n, pa.int64()),
-                "origin": pa.array([""] * n, pa.string()),
-                "block": pa.array([0] * n, pa.int64()),
-                "number": pa.array([0] * n, pa.int64()),
-                "rows": pa.array([0] * n, pa.int64()),
-                "payload": pa.array([payload] * n, pa.binary()),
-            }
-        )
+            yield _to_every_place(self.places, EVENT_TIME, pa.table({"now": [now]}))
 
     def _opens(self, batch: pa.RecordBatch) -> bool:
         """Whether a batch ends between the halves of a replacement."""
@@ -163,19 +148,31 @@ class LinePacker:
         for batch in batches:
             for one in batch.to_pylist():
                 lines = pa.table({"line": pa.array(one["value"].splitlines(), pa.string())})
-                n, payload = self.places, packed_table(lines)
-                yield pa.record_batch(
-                    {
-                        "place": pa.array(range(n), pa.int32()),
-                        "stream": pa.array([LINES + self.stream] * n),
-                        "modified": pa.array([one["modified"]] * n, pa.int64()),
-                        "origin": pa.array([one["origin"]] * n, pa.string()),
-                        "block": pa.array([0] * n, pa.int64()),
-                        "number": pa.array([0] * n, pa.int64()),
-                        "rows": pa.array([lines.num_rows] * n, pa.int64()),
-                        "payload": pa.array([payload] * n, pa.binary()),
-                    }
+                yield _to_every_place(
+                    self.places, LINES + self.stream, lines, modified=one["modified"], origin=one["origin"]
                 )
+
+
+def _to_every_place(
+    places: int, stream: str, table: pa.Table, *, modified: int = 0, origin: str = ""
+) -> pa.RecordBatch:
+    """Pack a table as one parcel for every place."""
+    payload = packed_table(table)
+    columns: dict[str, tuple[Any, pa.DataType]] = {
+        "stream": (stream, pa.string()),
+        "modified": (modified, pa.int64()),
+        "origin": (origin, pa.string()),
+        "block": (0, pa.int64()),
+        "number": (0, pa.int64()),
+        "rows": (table.num_rows, pa.int64()),
+        "payload": (payload, pa.binary()),
+    }
+    return pa.record_batch(
+        {
+            "place": pa.array(range(places), pa.int32()),
+            **{name: pa.array([value] * places, type_) for name, (value, type_) in columns.items()},
+        }
+    )
 
 
 def packed_table(table: pa.Table) -> bytes:

@@ -6,24 +6,29 @@ next micro-batch (:mod:`pulse.runtime.predict.batch_store`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from pulse.operators.data.relation import Relation
 from pulse.operators.inversion.needs import TUPLE_RATE
-from pulse.runtime.accents.follower import DecodedBatch, Follower
+from pulse.operators.units.key_ends import Drops
 from pulse.runtime.execution.exchange import ExchangeBatch
 from pulse.runtime.predict import state_schema as forms
-from pulse.runtime.predict.bound_sharing import beyond
-from pulse.runtime.predict.engine import Emission, Prediction, Tally
-from pulse.runtime.predict.spec import Predictor
-from pulse.runtime.predict.stage_rows import ACCENTS, BOUNDS, UPDATES, emission_rows, row
-from pulse.runtime.predict.stages import Stage
+from pulse.runtime.predict.bound_sharing import allotments
+from pulse.runtime.predict.micro_batch import (
+    Emission,
+    MicroBatch,
+    Part,
+    Place,
+    emission_of,
+    new_segments,
+)
+from pulse.runtime.predict.stage_rows import BOUNDS, StageRow, row
+from pulse.runtime.predict.stages import MessageStage
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.tuple_history import reach_back, solve, unpacked, updates_of
 from pulse.validation.inversion.allotment import Allotment
@@ -34,63 +39,55 @@ StreamBucket = tuple[str, int]
 """A stream and a bucket."""
 
 
-def receive_accents(
-    predictor: Predictor, state: Any, rows: Iterable[Mapping[str, Any]]
-) -> tuple[Follower, DecodedBatch]:
-    """The follower of a second-stage place after the accents that the first stage sent, and the output units before them."""
-    before = Follower(predictor, *(state or ()))
-    for one in rows:
-        if one["channel"] == ACCENTS:
-            state = unpack_state(forms.ACCENTS, bytes(one["payload"]))
-            forms.check_accents(predictor, state)
-    return Follower(predictor, *(state or ())), DecodedBatch({}, {}, {}, before=before.output_units)
+@dataclass
+class Solver(Part):
+    """The continuous query of a prediction whose validators run in another stage, which sends their updates and the volatility
+    of their keys."""
 
+    saved_as = forms.SolveState
 
-def in_output_units(
-    emission: Emission, follower: Follower, decoded: DecodedBatch, results: tuple[Relation, Relation]
-) -> Emission:
-    """Convert the emission of a second stage to output units; ``results`` are those at rest before and after."""
-    if not follower.predictor.accent_options:
-        return emission
-    changes = follower.emit(decoded, *results, emission.changes)
-    return replace(emission, changes=changes, tally=replace(emission.tally, changes=changes.num_rows))
+    allotted: dict[str, Allotment] = field(default_factory=dict)
+    rates: dict[StreamBucket, forms.Rates] = field(default_factory=dict)
+    updated: bool = False  # by the last batch
 
+    def __post_init__(self) -> None:
+        self.state = self.state or self.predictor.continuous.start()
 
-class Solver(Prediction):
-    """A prediction whose validators run in another stage, which sends their updates and the volatility of their keys."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        super().__init__(predictor)
-        self.rates: dict[StreamBucket, forms.Rates] = {}
-
-    def take(
-        self, accepted: Mapping[str, AcceptedTuples], rates: Mapping[StreamBucket, forms.Rates]
-    ) -> Emission:
-        """Solve the changes of updates and revisions."""
+    def process(self, batch: MicroBatch, watermark: int | None) -> Emission:
         assert self.state is not None
-        self.rates.update(rates)
-        columns = self.predictor.continuous.columns
-        taken = {
-            name: accepted.get(
-                name, AcceptedTuples(Relation.empty(columns[name]), None, ValidationCounts(), None)
+        accepted = self._received(batch.messages)
+        self.state, solved = solve(self.predictor.continuous, self.state, accepted)
+        self.updated = new_segments(accepted) > 0
+        if self.updated:
+            self.allotted |= allotments(
+                self.predictor, self.state, self.allotted, self._volatility(), updates_of(accepted)
             )
-            for name in self.predictor.specs
-        }
-        updates = updates_of(taken)
-        self.state, solved = solve(self.predictor.continuous, self.state, taken)
-        rows = sum(len(one) for one in updates.values())
-        if rows:
-            self._allot_bounds(updates)
-        tally = Tally(
-            updates=rows,
-            solves=solved.solved,
-            results=solved.results,
-            changes=len(solved.changes),
-            beyond=int(beyond(solved.fresh, self.predictor.bounds).sum())
-            if rows and self.predictor.bounds
-            else 0,
+        return emission_of(self.predictor, {}, solved)  # the first stage counts updates
+
+    def advance(self, watermark: int, drops: Mapping[str, Drops] | None = None) -> None:
+        assert self.state is not None
+        oldest = watermark - reach_back(self.predictor)
+        self.state = self.predictor.continuous.advance(self.state, oldest)
+
+    def _received(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, AcceptedTuples]:
+        """The accepted updates by stream, in the order of buckets; records the volatility of the buckets' keys."""
+        parts = sorted(
+            ((one["stream"], *unpack_state(forms.UPDATES, bytes(one["payload"]))) for one in messages),
+            key=lambda one: one[:2],
         )
-        return Emission(solved.changes.table, {}, tally)
+        self.rates.update({(stream, place): own for stream, place, _, own, _ in parts if own is not None})
+        query, accepted = self.predictor.continuous, {}
+        for stream in self.predictor.specs:
+            mine = [one for one in parts if one[0] == stream]
+            columns = query.columns[stream]
+            updates = [ExchangeBatch.unpack(0, 0, payload, columns).relation for _, _, payload, _, _ in mine]
+            accepted[stream] = AcceptedTuples(
+                Relation.concat(updates) if updates else Relation.empty(columns),
+                unpacked([one[4] for one in mine], query, stream),
+                ValidationCounts(),
+                None,
+            )
+        return accepted
 
     def _volatility(self) -> dict[str, Allotment]:
         found = {}
@@ -109,60 +106,18 @@ class Solver(Prediction):
         return found
 
 
-class SolveStage(Stage):
-    """Solves the continuous query of all keys, in one place; rows of other channels pass through."""
+class SolveStage(MessageStage):
+    """Solves the continuous query of all keys, in one place."""
 
-    form = forms.SOLVING
+    form = forms.SOLVE
 
-    def work(self, place: int, saved: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
-        """Solve the changes of the validators' updates."""
-        records = [one for frame in rows for one in frame.to_dict("records")]
-        out = [one for one in records if one["channel"] not in (UPDATES, ACCENTS)]
-        mine = [one for one in records if one["channel"] == UPDATES]
-        if len(out) == len(records):
-            return saved, out
-        solver, accents = Solver(self.predictor), None
-        if saved is not None:
-            solver.state, solver.allotted, solver.now, solver.rates, accents = saved
-        follower, decoded = receive_accents(self.predictor, accents, records)
-        assert solver.state is not None
-        held = solver.state.results
-        emission = solver.take(*self._received(mine))
-        emission = in_output_units(emission, follower, decoded, (held, solver.state.results))
-        newest = max(one["now"] for one in records if one["channel"] in (UPDATES, ACCENTS))
-        solver.now = newest if solver.now is None else max(solver.now, newest)
-        out += emission_rows(0, emission, solver.now)
-        if emission.tally.updates and solver.allotted:
-            out.append(row(0, BOUNDS, now=solver.now, payload=pack_state(forms.BOUNDS, solver.allotted)))
-        assert solver.state is not None
-        watermark = follower.watermark(solver.now, self.lateness)
-        oldest = watermark - reach_back(self.predictor)
-        follower.settle(solver.now, watermark, {})
-        solver.state = self.predictor.continuous.advance(solver.state, oldest)
-        return (solver.state, solver.allotted, solver.now, solver.rates, follower.snapshot), out
+    def part(self, number: int) -> Part:
+        return Solver(self.predictor)
 
-    def of_data(self, data: Any) -> Any:
-        """Check the state against the job."""
-        forms.check_query_state(self.predictor, data[0])
-        forms.check_allotted(self.predictor, data[1])
-        forms.check_rates(self.predictor, data[3])
-        forms.check_accents(self.predictor, data[4])
-        return data
-
-    def _received(
-        self, rows: list[dict[str, Any]]
-    ) -> tuple[dict[str, AcceptedTuples], dict[StreamBucket, forms.Rates]]:
-        """The accepted updates by stream, in the order of buckets, and the volatility of the buckets' keys."""
-        parts = sorted(
-            ((one["stream"], *unpack_state(forms.UPDATES, bytes(one["payload"]))) for one in rows),
-            key=lambda one: one[:2],
-        )
-        taken: dict[str, AcceptedTuples] = {}
-        for stream in dict.fromkeys(one[0] for one in parts):
-            mine = [one for one in parts if one[0] == stream]
-            columns = self.predictor.continuous.columns[stream]
-            updates = [ExchangeBatch.unpack(0, 0, payload, columns).relation for _, _, payload, _, _ in mine]
-            revised = unpacked([one[4] for one in mine], self.predictor.continuous, stream)
-            taken[stream] = AcceptedTuples(Relation.concat(updates), revised, ValidationCounts(), None)
-        rates = {(stream, place): own for stream, place, _, own, _ in parts if own is not None}
-        return taken, rates
+    def emitted(self, number: int, place: Place, emission: Emission) -> list[StageRow]:
+        """Emit changes, and the bounds for the next batch."""
+        out, part = super().emitted(number, place, emission), place.part
+        assert isinstance(part, Solver)
+        if part.updated and part.allotted:
+            out.append(row(0, BOUNDS, now=part.now, payload=pack_state(forms.BOUNDS, part.allotted)))
+        return out

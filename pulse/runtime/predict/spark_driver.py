@@ -51,9 +51,7 @@ from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.batch_store import put
 from pulse.runtime.predict.co_partitioning import partition_keys
 from pulse.runtime.predict.confirmation import newest_in, parties_of
-from pulse.runtime.predict.engine import Tally
 from pulse.runtime.predict.ingest import PARCELS, LinePacker, Packer, unpacked_table
-from pulse.runtime.predict.local_driver import Status
 from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitioning_of
 from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spatial_partitioning import coalesced
@@ -61,6 +59,7 @@ from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import ASIDE, BOUNDS, CHANGES, ENDING, ROWS, SEEN, TALLIED
 from pulse.runtime.predict.stages import SingleStage, ValidateStage
 from pulse.runtime.predict.state_codec import unpack_state
+from pulse.runtime.predict.status import Status, Tally
 from pulse.runtime.spark.arrow_frames import arrow_schema_of
 from pulse.runtime.spark.errors import translated
 

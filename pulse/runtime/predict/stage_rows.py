@@ -9,10 +9,11 @@ from typing import Any
 from pulse.runtime.accents.follower import Follower
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.confirmation import seen_table
-from pulse.runtime.predict.engine import Emission, Tally
 from pulse.runtime.predict.ingest import packed_table
+from pulse.runtime.predict.micro_batch import Emission
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.state_codec import pack_state
+from pulse.runtime.predict.status import Tally
 from pulse.validation.online.validator import Validator
 
 TALLIED = tuple(one.name for one in fields(Tally))
@@ -23,6 +24,10 @@ ROWS = "place int, channel string, stream string, now long, payload binary, " + 
 
 CHANGES, ASIDE, TALLY, UPDATES, BOUNDS = "changes", "aside", "tally", "updates", "bounds"
 ACCENTS, ENDING, SEEN = "accents", "ending", "seen"
+RECEIVED = (UPDATES, ACCENTS)
+"""Channels of messages from the first stage to the second; all others are for the driver."""
+
+StageRow = dict[str, Any]
 
 
 def row(
@@ -33,7 +38,7 @@ def row(
     now: int | None = None,
     payload: bytes = b"",
     tally: Tally | None = None,
-) -> dict[str, Any]:
+) -> StageRow:
     """Build a row of :data:`ROWS`."""
     figures = asdict(tally or Tally())
     return {
@@ -46,7 +51,7 @@ def row(
     }
 
 
-def emission_rows(place: int, emission: Emission, now: int | None) -> list[dict[str, Any]]:
+def emission_rows(place: int, emission: Emission, now: int | None) -> list[StageRow]:
     """Encode an emission as rows: changes, rejected tuples by stream, counters."""
     rows = []
     if emission.changes.num_rows:
@@ -59,7 +64,7 @@ def emission_rows(place: int, emission: Emission, now: int | None) -> list[dict[
     return rows
 
 
-def seen_rows(place: int, predictor: Predictor, validators: Mapping[str, Validator]) -> list[dict[str, Any]]:
+def seen_rows(place: int, predictor: Predictor, validators: Mapping[str, Validator]) -> list[StageRow]:
     """Encode the newest tuple of each key of a place, if alerts wait for them."""
     if not predictor.alerting:
         return []
@@ -69,7 +74,7 @@ def seen_rows(place: int, predictor: Predictor, validators: Mapping[str, Validat
     ]
 
 
-def ending_rows(place: int, follower: Follower) -> list[dict[str, Any]]:
+def ending_rows(place: int, follower: Follower) -> list[StageRow]:
     """Encode the job's end, if it has one; the driver checks whether all places have reached it."""
     found = follower.ending()
     return [] if found is None else [row(place, ENDING, payload=pack_state(forms.ENDING, found))]

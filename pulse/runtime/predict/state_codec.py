@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pulse.core.encoding.codec import Form, StateEncodingError, decode, encode
 
-VERSION = 6
+VERSION = 7
 _HEADER = struct.Struct("<IQI")
 _MOST = 256  # bytes per compressed byte, the limit of LZ4
 _LEAST = 1 << 10
@@ -44,8 +44,8 @@ def unpack_state(form: Form, data: bytes) -> Any:
     version, length, checksum = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
     if version != VERSION:
         raise StateError(
-            f"state of version {version}, expected {VERSION}: start the job on a new checkpoint with a new sink, or use the "
-            "version of pulse that wrote it"
+            f"saved state '{form.name}' of version {version}, expected {VERSION}: start the job on a new checkpoint with a new "
+            "sink, or use the version of pulse that wrote it"
         )
     packed = memoryview(data)[_HEADER.size :]
     if checksum_of(length, packed) != checksum:

@@ -23,8 +23,8 @@ from pulse.runtime.accents.stream_state import AccentState
 from pulse.runtime.accents.tuple_maps import TupleMaps
 from pulse.runtime.incremental.continuous_query import ContinuousQueryState
 from pulse.runtime.jobs.alerts import Alerts, Condition
-from pulse.runtime.predict.engine import Tally
 from pulse.runtime.predict.spatial_partitioning import CellRegistry, KeyNotice
+from pulse.runtime.predict.status import Tally
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, DropAttribute, Punctuation
 from pulse.stream.accents.validity import Existence
 from pulse.stream.descriptions.description import Description, Domain

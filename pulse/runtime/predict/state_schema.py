@@ -1,12 +1,13 @@
-"""Layouts of a job's state and of the messages between its stages; restores predictions, checked against their job.
+"""Layouts of a job's state and of the messages between its stages, and checks of state against the job.
 
 The predictor (specs, plans, columns) is not stored: state is checked against it on reading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,75 +19,101 @@ from pulse.runtime.accents.follower import AccentSnapshot
 from pulse.runtime.accents.propagation import Ending
 from pulse.runtime.incremental.continuous_query import ContinuousQueryState
 from pulse.runtime.jobs.alerts import Alerts
-from pulse.runtime.predict.engine import Prediction, Tally
 from pulse.runtime.predict.spatial_partitioning import CellRegistry, Key, KeyNotice, Range
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.state_registry import REGISTRY
-from pulse.runtime.predict.tuple_history import Packed, histories_of
+from pulse.runtime.predict.status import Tally
+from pulse.runtime.predict.tuple_history import Packed
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.online.validator import Validator, ValidatorState
-from pulse.validation.revisions.history import History, HistorySnapshot
+from pulse.validation.online.validator import ValidatorState
+from pulse.validation.revisions.history import HistorySnapshot
 from pulse.validation.revisions.tuple_log import ChunkSnapshot
 
 Rates = tuple[tuple[pa.Array, ...], Mapping[str, FloatArray]]
 """Keys, and the volatility of each by attribute."""
 
 
-class KeptPrediction(NamedTuple):
-    """A prediction as data, without its predictor."""
+@dataclass(frozen=True, kw_only=True)
+class StageState:
+    """The state of one place between batches: the newest event time and the accents so far; a stage adds its own parts."""
+
+    now: int | None
+    accents: AccentSnapshot | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateState(StageState):
+    """The validators of a bucket, and the histories of streams that may be revised."""
 
     validators: dict[str, ValidatorState]
+    histories: dict[str, HistorySnapshot]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleState(ValidateState):
+    """A whole prediction."""
+
     state: ContinuousQueryState
     allotted: dict[str, Allotment]
-    now: int | None
-    histories: dict[str, HistorySnapshot]
     tally: Tally
 
 
+@dataclass(frozen=True, kw_only=True)
+class BoundedState(ValidateState):
+    """The validators of a bucket, and the batch whose bounds they have."""
+
+    bounds_of: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteState(ValidateState):
+    """The validators of a bucket, and the cells of its keys."""
+
+    registry: CellRegistry
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveState(StageState):
+    """The continuous query of all keys, the bounds allotted to them, and their volatility by stream and bucket."""
+
+    state: ContinuousQueryState
+    allotted: dict[str, Allotment]
+    rates: dict[tuple[str, int], Rates]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairState(StageState):
+    """The pairs of a place, and the cells of their keys."""
+
+    state: ContinuousQueryState
+    ranges: dict[str, dict[Key, Range]]
+
+
 class Checkpoint(NamedTuple):
-    """The state of a local job: the number of the next batch, the files of earlier ones, the prediction and the accents."""
+    """The state of a local job: the number of the next batch, the files of earlier ones, and the prediction."""
 
     batch: int
     seen: dict[str, list[str]]
-    prediction: KeptPrediction
-    accents: AccentSnapshot | None
+    prediction: SingleState
     read: dict[str, int]  # positions reached in accent logs
-
-
-class KeptValidators(NamedTuple):
-    """The validators of a bucket as data; ``bound`` is the batch whose bounds they have."""
-
-    validators: dict[str, ValidatorState]
-    now: int | None
-    bound: int
-    histories: dict[str, HistorySnapshot]
-    accents: AccentSnapshot | None
 
 
 _ALL = (
     *REGISTRY,
-    Registered("prediction", KeptPrediction),
+    Registered("single", SingleState),
+    Registered("validate", BoundedState),
+    Registered("route", RouteState),
+    Registered("solve", SolveState),
+    Registered("pair", PairState),
     Registered("checkpoint", Checkpoint),
-    Registered("validators", KeptValidators),
 )
-Ranges = dict[str, dict[Key, Range]]
 
 CHECKPOINT = form_of("checkpoint", Checkpoint, _ALL)
-PREDICTING = form_of("predicting", tuple[KeptPrediction, AccentSnapshot | None], _ALL)
-VALIDATING = form_of("validating", KeptValidators, _ALL)
-SCATTERING = form_of("scattering", tuple[KeptValidators, CellRegistry], _ALL)
-PAIRING = form_of("pairing", tuple[ContinuousQueryState, Ranges, int | None, AccentSnapshot | None], _ALL)
-SOLVING = form_of(
-    "solving",
-    tuple[
-        ContinuousQueryState,
-        dict[str, Allotment],
-        int | None,
-        dict[tuple[str, int], Rates],
-        AccentSnapshot | None,
-    ],
-    _ALL,
-)
+SINGLE = form_of("single", SingleState, _ALL)
+VALIDATE = form_of("validate", BoundedState, _ALL)
+ROUTE = form_of("route", RouteState, _ALL)
+SOLVE = form_of("solve", SolveState, _ALL)
+PAIR = form_of("pair", PairState, _ALL)
 CHUNK = form_of("chunk", ChunkSnapshot, _ALL)
 UPDATES = form_of("updates", tuple[int, bytes, Rates | None, Packed | None], _ALL)
 MOVES = form_of("moves", tuple[int, bytes, tuple[KeyNotice, ...]], _ALL)
@@ -96,66 +123,19 @@ ENDING = form_of("ending", Ending, _ALL)
 ALERTS = form_of("alerts", Alerts, _ALL)
 
 
-def kept_validators(validators: Mapping[str, Validator]) -> dict[str, ValidatorState]:
-    """The state of validators, by stream."""
-    return {stream: one.state for stream, one in validators.items()}
+def check_state(predictor: Predictor, saved: StageState) -> None:
+    """Check the parts of a state against the job; validators and histories check the rest when they are restored."""
+    for one in fields(saved):
+        if one.name in _CHECKS:
+            _CHECKS[one.name](predictor, getattr(saved, one.name))
 
 
-def kept_histories(histories: Mapping[str, History]) -> dict[str, HistorySnapshot]:
-    """The state of histories, by stream."""
-    return {stream: one.snapshot for stream, one in histories.items()}
-
-
-def snapshot_prediction(prediction: Prediction) -> KeptPrediction:
-    """The state of a prediction."""
-    assert prediction.state is not None
-    return KeptPrediction(
-        kept_validators(prediction.validators),
-        prediction.state,
-        prediction.allotted,
-        prediction.now,
-        kept_histories(prediction.histories),
-        prediction.tally,
-    )
-
-
-def recalled_validators(predictor: Predictor, saved: Mapping[str, ValidatorState]) -> dict[str, Validator]:
-    """Restore validators from saved state."""
-    check_streams(saved, predictor.specs, "validators")
-    found = {stream: Validator(spec) for stream, spec in predictor.specs.items()}
-    for stream, one in found.items():
-        try:
-            one.restore(saved[stream])
-        except (ValueError, TypeError, OverflowError, pa.ArrowException) as e:
-            raise refused(f"validators.{stream}", "state of this job's validator", str(e)) from e
-    return found
-
-
-def recalled_histories(predictor: Predictor, saved: Mapping[str, HistorySnapshot]) -> dict[str, History]:
-    """Restore histories from saved state."""
-    check_streams(saved, predictor.retentions, "histories")
-    found = histories_of(predictor)
-    for stream, one in found.items():
-        try:
-            one.restore(saved[stream])
-        except (ValueError, TypeError, OverflowError, pa.ArrowException) as e:
-            raise refused(f"histories.{stream}", "state of this job's history", str(e)) from e
-    return found
-
-
-def restore_prediction(predictor: Predictor, saved: KeptPrediction) -> Prediction:
-    """Restore a prediction from saved state."""
-    check_query_state(predictor, saved.state)
-    check_allotted(predictor, saved.allotted)
-    return Prediction(
-        predictor,
-        recalled_validators(predictor, saved.validators),
-        saved.state,
-        dict(saved.allotted),
-        saved.tally,
-        saved.now,
-        recalled_histories(predictor, saved.histories),
-    )
+def check_registry(predictor: Predictor, registry: CellRegistry) -> None:
+    """Check that segments have the columns of the job's streams."""
+    columns = predictor.continuous.columns
+    for stream, one in registry.held.items():
+        if stream not in columns or one.columns != columns[stream]:
+            raise refused(f"cell registry.{stream}", f"segments of {', '.join(columns)}", "other columns")
 
 
 def check_query_state(predictor: Predictor, state: ContinuousQueryState) -> None:
@@ -205,3 +185,15 @@ def check_streams(saved: Mapping[str, object], expected: Mapping[str, object], a
     """Check that state exists for just these streams."""
     if set(saved) != set(expected):
         raise refused(at, f"those of {', '.join(expected) or 'no stream'}", ", ".join(saved))
+
+
+_CHECKS: dict[str, Callable[[Predictor, Any], None]] = {
+    "accents": check_accents,
+    "validators": lambda predictor, saved: check_streams(saved, predictor.specs, "validators"),
+    "histories": lambda predictor, saved: check_streams(saved, predictor.retentions, "histories"),
+    "state": check_query_state,
+    "allotted": check_allotted,
+    "rates": check_rates,
+    "registry": check_registry,
+}
+"""Checks by the names of a state's fields."""

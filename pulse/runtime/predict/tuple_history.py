@@ -21,19 +21,10 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import apply_updates
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.operators.units.key_ends import Drops
 from pulse.runtime.execution.exchange import ExchangeBatch
-from pulse.runtime.incremental.continuous_query import (
-    RETENTION_MARGIN,
-    ContinuousQuery,
-    ContinuousQueryState,
-    Solved,
-)
-from pulse.validation.online.ended_keys import ceased, push_over
-from pulse.validation.online.validator import ValidationCounts, Validator
-from pulse.validation.revisions.history import STEPS, AcceptedTuples, History, Retention
+from pulse.runtime.incremental.continuous_query import ContinuousQuery, ContinuousQueryState, Solved
+from pulse.validation.revisions.history import STEPS, AcceptedTuples, Retention
 from pulse.validation.revisions.replay import KeyRevision
 
 if TYPE_CHECKING:
@@ -58,14 +49,6 @@ def resolved(
     }
 
 
-def histories_of(predictor: Predictor) -> dict[str, History]:
-    """Create a history for each stream that may be revised."""
-    return {
-        stream: History(predictor.specs[stream], retention)
-        for stream, retention in predictor.retentions.items()
-    }
-
-
 def kept_behind(predictor: Predictor) -> int:
     """The distance behind the watermark at which results may still be revised, in microseconds."""
     return max((one.span or 0 for one in predictor.retentions.values()), default=0)
@@ -85,72 +68,6 @@ def reach_back(predictor: Predictor) -> int:
     return kept_behind(predictor) + predictor.continuous.radius + longest
 
 
-def take(
-    validators: Mapping[str, Validator],
-    histories: Mapping[str, History],
-    tuples: Mapping[str, pa.Table | pa.RecordBatch],
-    drops: Mapping[str, Drops] | None = None,
-) -> dict[str, AcceptedTuples]:
-    """Push tuples and revisions to validators and histories, by stream; models end at ``drops`` of attributes."""
-    taken = {}
-    for stream, table in tuples.items():
-        if stream in histories:
-            taken[stream] = histories[stream].push(validators[stream], table, (drops or {}).get(stream))
-        elif drops and stream in drops:
-            pushed = push_over(validators[stream], table, drops[stream])
-            taken[stream] = AcceptedTuples(pushed.updates, None, pushed.counts, pushed.aside)
-        else:
-            pushed = validators[stream].push(table)
-            taken[stream] = AcceptedTuples(pushed.updates, None, pushed.counts, pushed.aside)
-    return taken
-
-
-def dropped(
-    validators: Mapping[str, Validator],
-    histories: Mapping[str, History],
-    taken: Mapping[str, AcceptedTuples],
-    drops: Mapping[str, Drops],
-    watermark: int | None,
-) -> dict[str, AcceptedTuples]:
-    """End models where accents drop an attribute; add these updates to the accepted ones."""
-    found = dict(taken)
-    for stream, one in drops.items():
-        if len(gone := ceased(validators[stream], one, watermark)):
-            if stream in histories:
-                histories[stream].fresh.append(gone)
-            before = found.get(stream, AcceptedTuples(gone, None, ValidationCounts(), None))
-            found[stream] = before._replace(updates=apply_updates(before.updates, gone, voids=True)[0])
-    return found
-
-
-def lapsed(
-    predictor: Predictor,
-    validators: Mapping[str, Validator],
-    histories: Mapping[str, History],
-    taken: Mapping[str, AcceptedTuples],
-    watermark: int | None,
-) -> dict[str, AcceptedTuples]:
-    """Retract predictions that no tuple has confirmed by the watermark; add these updates to the accepted ones."""
-    found = dict(taken)
-    if watermark is None:
-        return found
-    for stream, validator in validators.items():
-        gone = validator.lapse(watermark, _forgotten(predictor, stream in histories, watermark))
-        if not len(gone):
-            continue
-        if stream in histories:
-            histories[stream].fresh.append(gone)
-        one = found.get(stream, AcceptedTuples(gone, None, ValidationCounts(), None))
-        found[stream] = one._replace(updates=apply_updates(one.updates, gone, voids=True)[0])
-    return found
-
-
-def _forgotten(predictor: Predictor, revised: bool, watermark: int) -> int:
-    """The instant since which an ended key must be silent to be freed: no segment of it may be solved again."""
-    oldest = watermark - predictor.continuous.radius
-    return oldest - kept_behind(predictor) - 2 * RETENTION_MARGIN if revised else oldest
-
-
 def updates_of(taken: Mapping[str, AcceptedTuples]) -> dict[str, Relation]:
     """All new segments by stream, including those of revised keys."""
     return {
@@ -168,22 +85,6 @@ def solve(
     updates = {stream: one.updates for stream, one in taken.items()}
     revised = {stream: one.revised for stream, one in taken.items() if one.revised is not None}
     return query.revise(state, revised, updates) if revised else query.update(state, updates)
-
-
-def forget(
-    predictor: Predictor,
-    validators: Mapping[str, Validator],
-    histories: Mapping[str, History],
-    watermark: int,
-    drops: Mapping[str, Drops] | None = None,
-) -> None:
-    """Free state that no later tuple or revision needs, given the watermark; models of histories end at ``drops`` of attributes,
-    by stream."""
-    for stream, validator in validators.items():
-        oldest = _forgotten(predictor, stream in histories, watermark)
-        if stream in histories:
-            histories[stream].advance(validator, watermark, oldest, (drops or {}).get(stream))
-        validator.forget(oldest)
 
 
 # -- between stages -------------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.time import format_instant
-from pulse.runtime.accents.follower import Follower, follow
+from pulse.runtime.accents.follower import Follower
 from pulse.runtime.jobs.sinks import numbered
-from pulse.runtime.jobs.sources import newest, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.micro_batch import Place
 from pulse.runtime.predict.spec import Predictor
 from tests.runtime.jobs.running_jobs import MACD, arrive, final, job_on, of_files
 
@@ -95,27 +96,29 @@ class Run:
     """A prediction in process, batch by batch."""
 
     def __init__(self, predictor: Predictor, lateness: int = 10 * SECOND) -> None:
-        self.predictor, self.lateness = predictor, lateness
-        self.prediction, self.follower = Prediction(predictor), Follower(predictor)
+        self.predictor, self.place = predictor, Place.of(Prediction(predictor), lateness)
         self.parts: list[pa.Table] = []
         self.aside: list[dict[str, Any]] = []
         self.accents = 0
 
     def take(self, tables: Mapping[str, pa.Table], lines: Mapping[str, list[str]] | None = None) -> str:
-        heard = self.follower.hear(tables, lines)
-        now = newest(heard.came, self.predictor, self.prediction.now)
-        emission = follow(self.prediction, self.follower, heard)
-        self.prediction.now = now
-        watermark = None if now is None else self.follower.watermark(now, self.lateness)
-        if watermark is not None:
-            self.prediction.advance(watermark, heard.drops)
-        self.follower.settle(now, watermark, self.prediction.validators)
+        emission = self.place.run(self.place.decode(tables, lines), lambda made: made)
+        now = self.prediction.now
         self.parts.append(
             numbered([(emission.changes, now or 0)], self.predictor.continuous.schema, len(self.parts))
         )
         self.aside += [row for table in emission.aside.values() for row in table.to_pylist()]
         self.accents += emission.tally.accents
         return self.follower.ended(now)
+
+    @property
+    def prediction(self) -> Prediction:
+        assert isinstance(self.place.part, Prediction)
+        return self.place.part
+
+    @property
+    def follower(self) -> Follower:
+        return self.place.follower
 
     @property
     def changes(self) -> pa.Table:

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from pulse.core.time import format_instant
-from pulse.runtime.accents.follower import Follower, follow
 from pulse.runtime.jobs.sinks import numbered, read_changes
-from pulse.runtime.jobs.sources import newest, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.confirmation import newest_in, seen_table
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.micro_batch import Place
 from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES
@@ -155,20 +155,14 @@ def heard(
     lateness: int = LATENESS,
 ) -> dict[Any, Any]:
     """What holds after all batches, in process."""
-    run = SimpleNamespace(predictor=predictor, prediction=Prediction(predictor), follower=Follower(predictor))
+    run = SimpleNamespace(predictor=predictor, place=Place.of(Prediction(predictor), lateness))
     parts = []
     for number, (table, lines) in enumerate(batches(stream, inside=inside)):
-        prediction, follower = run.prediction, run.follower
-        told = follower.hear({"S": table}, {"S": lines})
-        now = newest(told.came, predictor, prediction.now)
-        watermark = None if now is None else follower.watermark(now, lateness)
-        emission = follow(prediction, follower, told, watermark)
+        emission = run.place.run(run.place.decode({"S": table}, {"S": lines}), lambda made: made)
         assert not emission.aside
-        prediction.now = now
-        if watermark is not None:
-            prediction.advance(watermark, told.drops)
-        follower.settle(now, watermark, prediction.validators)
-        parts.append(numbered([(emission.changes, now or 0)], predictor.continuous.schema, number))
+        parts.append(
+            numbered([(emission.changes, run.place.part.now or 0)], predictor.continuous.schema, number)
+        )
         if restarting:
             restarted_run(run)
     return final(pa.concat_tables(parts), (), "x")
@@ -333,11 +327,11 @@ def test_tuples_of_a_closed_key_confirm_what_was_and_those_of_others_suffice_for
     files(tmp_path / "in", table_of([Element("a", 0)], inside=True), [])
     job = the_job(tmp_path, "linear", "select max(x) as x from S", "accent", revisions="2 min")
     predictor = predictor_of(job)
-    prediction, follower = Prediction(predictor), Follower(predictor)
+    prediction = Prediction(predictor)
+    place = Place.of(prediction, LATENESS)
     elements = [Element("a", 4, 10.0), Element("b", 6, 1.0), Element("a", 6, text=closing("a"))]
-    told = follower.hear({"S": table_of(elements, inside=True)}, {})
-    follow(prediction, follower, told)
-    last = newest_in(seen_table(prediction.validators["S"]))
+    batch = place.decode({"S": table_of(elements, inside=True)})
+    last = place.run(batch, lambda _: newest_in(seen_table(prediction.validators["S"])))
     assert last["b",] == START + 6 * SECOND
     assert last["a",] > START + 1000 * END * SECOND
 

@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from pulse.runtime.accents.follower import Follower, follow
 from pulse.runtime.jobs.sinks import numbered, read_changes
-from pulse.runtime.jobs.sources import newest, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.micro_batch import Place
 from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spark_driver import runs_in_buckets
 from pulse.runtime.predict.spec import Predictor
@@ -125,20 +125,14 @@ def heard(
     predictor: Predictor, some: list[Batch], lateness: int, *, restarting: bool = False
 ) -> dict[Any, Any]:
     """What holds after all batches; ``restarting``: the job ends after each of them, and goes on from what it kept."""
-    run = SimpleNamespace(predictor=predictor, prediction=Prediction(predictor), follower=Follower(predictor))
+    run = SimpleNamespace(predictor=predictor, place=Place.of(Prediction(predictor), lateness))
     parts = []
     for number, (rows, lines) in enumerate(some):
-        prediction, follower = run.prediction, run.follower
         table = table_of(rows, kinds=bool(predictor.retentions))
-        told = follower.hear({"S": table}, {"S": lines})
-        now = newest(told.came, predictor, prediction.now)
-        watermark = None if now is None else follower.watermark(now, lateness)
-        emission = follow(prediction, follower, told, watermark)
-        prediction.now = now
-        if watermark is not None:
-            prediction.advance(watermark, told.drops)
-        follower.settle(now, watermark, prediction.validators)
-        parts.append(numbered([(emission.changes, now or 0)], predictor.continuous.schema, number))
+        emission = run.place.run(run.place.decode({"S": table}, {"S": lines}), lambda made: made)
+        parts.append(
+            numbered([(emission.changes, run.place.part.now or 0)], predictor.continuous.schema, number)
+        )
         if restarting:
             restarted_run(run)
     return final(pa.concat_tables(parts), predictor.continuous.output.key_names, "x")

@@ -12,7 +12,8 @@ import pytest
 import pulse
 from pulse.runtime.jobs.sinks import read_changes
 from pulse.runtime.jobs.sources import predictor_of
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.status import Status
 from tests.runtime.accents.accented_jobs import (
     EVERY,
     Run,

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from pulse.runtime.jobs.toml import Job, job_of
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.spark_driver import start
+from pulse.runtime.predict.status import Status
 
 TICK_STREAM = {
     "source": "files",

@@ -14,7 +14,8 @@ import pytest
 from pulse.runtime.jobs.checkpoint import CheckpointError, write_fingerprint
 from pulse.runtime.jobs.sinks import ParquetSink, read_changes
 from pulse.runtime.jobs.toml import Job, job_of
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.status import Status
 
 SECOND = 1_000_000
 

@@ -16,8 +16,9 @@ from pulse.runtime.jobs.checkpoint import CheckpointError, known_columns
 from pulse.runtime.jobs.file_source import SourceError
 from pulse.runtime.jobs.source_schema import resolve_types, same_types, type_names
 from pulse.runtime.jobs.toml import Job
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.spark_driver import start
+from pulse.runtime.predict.status import Status
 from tests.runtime.jobs.climbing import climbing, climbing_job
 from tests.runtime.jobs.test_dead_letters import text
 

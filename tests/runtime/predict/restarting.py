@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulse.runtime.accents.follower import Follower
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.micro_batch import Place
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 
 
 def restarted(prediction: Prediction) -> Prediction:
     """A prediction as it is after a restart."""
-    kept, _ = unpack_state(
-        forms.PREDICTING, pack_state(forms.PREDICTING, (forms.snapshot_prediction(prediction), None))
-    )
-    return forms.restore_prediction(prediction.predictor, kept)
+    again = Prediction(prediction.predictor)
+    kept = unpack_state(forms.SINGLE, pack_state(forms.SINGLE, Place.of(prediction, 0).state))
+    again.restore(kept)
+    return again
 
 
 def restarted_run(run: Any) -> Any:
     """A run of a prediction and of what follows its accents, after a restart; what it has said stays said."""
-    run.prediction = restarted(run.prediction)
-    kept = unpack_state(forms.ACCENTS, pack_state(forms.ACCENTS, run.follower.state))
-    forms.check_accents(run.predictor, kept if run.predictor.accent_options else None)
-    run.follower = Follower(run.predictor, *kept)
+    kept = unpack_state(forms.SINGLE, pack_state(forms.SINGLE, run.place.state))
+    run.place = Place.of(Prediction(run.predictor), run.place.lateness, kept)
     return run
 
 
@@ -31,4 +29,4 @@ def size_of(run: Any) -> int:
     """Bytes that are kept of accents, before they are compressed."""
     from pulse.core.encoding.codec import encode
 
-    return len(encode(forms.ACCENTS, run.follower.state))
+    return len(encode(forms.ACCENTS, run.place.follower.state))

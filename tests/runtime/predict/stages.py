@@ -54,12 +54,9 @@ class Places:
     def take(self, frame: pd.DataFrame) -> pd.DataFrame:
         out: list[dict[str, Any]] = []
         for place, rows in frame.groupby("place"):
-            before = self.kept.get(int(place))
-            kept, more = self.processor.work(
-                int(place), None if before is None else self.processor.unpack(before), iter([rows])
-            )
+            kept, more = self.processor.work(int(place), self.kept.get(int(place)), iter([rows]))
             if kept is not None:
-                self.kept[int(place)] = self.processor.pack(kept)
+                self.kept[int(place)] = kept
             out += more
         return pd.DataFrame(out)
 

@@ -17,11 +17,13 @@ from pulse.runtime.jobs.alerts import Alerts
 from pulse.runtime.jobs.file_source import SourceError, files_of
 from pulse.runtime.jobs.sinks import AlertSink, ConsoleSink, ParquetSink, numbered, read_changes
 from pulse.runtime.jobs.source_schema import columns_of
-from pulse.runtime.jobs.sources import newest, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import JobError
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.event_time import newest
+from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.state_schema import ALERTS
+from pulse.runtime.predict.status import Status
 from tests.runtime.jobs.climbing import SECOND, climbing, climbing_job
 
 

@@ -21,10 +21,11 @@ from pulse.runtime.jobs.sources import SourceError, predictor_of
 from pulse.runtime.jobs.toml import Job, JobError, job_of
 from pulse.runtime.predict import spark_driver
 from pulse.runtime.predict.batch_store import latest_before
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.spark_driver import Listener, runs_in_buckets, start
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.state_schema import BOUNDS
+from pulse.runtime.predict.status import Status
 from tests.runtime.jobs.running_jobs import (
     FIG_1,
     FILTER,

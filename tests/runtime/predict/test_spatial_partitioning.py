@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from pulse.operators.relational.spatial_grid import PairHome, cell_place, places_of_cells
 from pulse.runtime.jobs.sinks import numbered
-from pulse.runtime.jobs.sources import newest, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import Job, JobError
 from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.event_time import newest
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitioning_of
 from pulse.runtime.predict.spatial_partitioning import SpatialPartitioning, coalesced
@@ -160,7 +161,7 @@ def test_a_pair_that_travels_together_is_said_to_stay(tmp_path: Path) -> None:
         rows = [(i, s * 1_000_000, 20.0 * s, 30.0 * i, 20.0, 0.0) for i in range(2)]
         ways.push({"O": told(rows)})
     ways.same()
-    homes = [len(ways.second.processor.unpack(kept)[0].results) for kept in ways.second.kept.values()]
+    homes = [len(ways.second.processor.unpack(kept).state.results) for kept in ways.second.kept.values()]
     assert len(ways.told) > 2
     assert sum(map(bool, homes)) >= 1
     late = pa.concat_tables(ways.found).column("kind").to_pylist()
@@ -184,9 +185,9 @@ def test_state_is_freed_behind_the_watermark(tmp_path: Path) -> None:
         ways.push({"O": told(rows)})
         if s in (72, 156):
             kept = [ways.second.processor.unpack(one) for one in ways.second.kept.values()]
-            moving = [ways.first.processor.unpack(one)[1] for one in ways.first.kept.values()]
+            moving = [ways.first.processor.unpack(one).registry for one in ways.first.kept.values()]
             sizes.append(
-                sum(len(one[0].streams["O"]) + len(one[0].results) for one in kept)
+                sum(len(one.state.streams["O"]) + len(one.state.results) for one in kept)
                 + sum(len(one.held["O"]) for one in moving)
             )
     assert sizes[1] < 1.5 * sizes[0]
@@ -196,11 +197,11 @@ def test_state_is_freed_behind_the_watermark(tmp_path: Path) -> None:
     woken = {
         place
         for place in ways.second.kept
-        if (9,) in ways.second.processor.unpack(ways.second.kept[place])[1]["O"]
+        if (9,) in ways.second.processor.unpack(ways.second.kept[place]).ranges["O"]
     }
     assert woken
     for place in woken:
-        assert set(ways.second.processor.unpack(ways.second.kept[place])[1]["O"]) == {(9,)}
+        assert set(ways.second.processor.unpack(ways.second.kept[place]).ranges["O"]) == {(9,)}
     ways.same()
 
 

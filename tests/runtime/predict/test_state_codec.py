@@ -48,13 +48,13 @@ def test_state_of_another_version_is_refused() -> None:
     assert unpack_state(FORM, kept)["a"].tolist() == [0, 1, 2]
     with pytest.raises(
         StateError,
-        match=r"state of version 4, expected 6: start the job on a new checkpoint .* or use the version",
+        match=r"saved state 'arrays' of version 6, expected 7: start the job on a new checkpoint .* or use the version",
     ):
-        unpack_state(FORM, b"\x04" + kept[1:])
+        unpack_state(FORM, b"\x06" + kept[1:])
 
 
 @pytest.mark.parametrize("name", [name for name in vars(forms) if name.isupper()])
-@pytest.mark.parametrize("version", [4, VERSION])
+@pytest.mark.parametrize("version", [6, VERSION])
 def test_a_pickle_is_refused_and_not_run(name: str, version: int, tmp_path: Path) -> None:
     form = getattr(forms, name)
     if not hasattr(form, "codec"):

@@ -17,8 +17,11 @@ from pulse.core.encoding.types import form_of
 from pulse.operators.data.relation import Relation
 from pulse.runtime.accents.follower import AccentSnapshot, Follower
 from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.micro_batch import Part
+from pulse.runtime.predict.pair_stages import PairSolver, RoutedValidation
+from pulse.runtime.predict.solve_stage import Solver
+from pulse.runtime.predict.stages import BoundedValidation
 from pulse.runtime.predict.state_registry import REGISTRY
-from pulse.runtime.predict.state_schema import KeptPrediction
 from pulse.validation.online.validator import Validator
 from pulse.validation.revisions.history import History, HistorySnapshot
 from pulse.validation.revisions.tuple_log import Chunk, ChunkSnapshot, LogSnapshot, TupleLog
@@ -49,7 +52,6 @@ def test_names_and_classes_are_registered_once() -> None:
 @pytest.mark.parametrize(
     ("live", "kept", "known_otherwise"),
     [
-        (Prediction, KeptPrediction, {"predictor"}),
         (History, HistorySnapshot, {"spec", "retention"}),
         (TupleLog, LogSnapshot, {"schema", "columns", "shelf"}),
         (Chunk, ChunkSnapshot, {"schema"}),
@@ -58,6 +60,21 @@ def test_names_and_classes_are_registered_once() -> None:
 )
 def test_nothing_that_is_known_is_left_out(live: type, kept: Any, known_otherwise: set[str]) -> None:
     assert {one.name for one in fields(live)} - known_otherwise == set(kept._fields)
+
+
+@pytest.mark.parametrize(
+    ("live", "known_otherwise"),
+    [
+        (Prediction, set()),
+        (BoundedValidation, {"state"}),
+        (RoutedValidation, {"state", "partitioning", "messages"}),
+        (Solver, {"validators", "histories", "updated"}),
+        (PairSolver, {"validators", "histories", "partitioning", "number"}),
+    ],
+)
+def test_a_place_keeps_all_of_its_part(live: type[Part], known_otherwise: set[str]) -> None:
+    own = {one.name for one in fields(live)} - known_otherwise - {"predictor"}
+    assert own | {"accents"} == {one.name for one in fields(live.saved_as)}
 
 
 def test_a_validator_keeps_its_state_alone() -> None:

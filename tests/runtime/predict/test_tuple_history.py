@@ -22,8 +22,9 @@ from pulse.operators.relational.spatial_grid import clip
 from pulse.runtime.jobs.sinks import read_changes
 from pulse.runtime.jobs.toml import JobError, job_of, read_job
 from pulse.runtime.predict.engine import Prediction
-from pulse.runtime.predict.local_driver import Status, run_local
+from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.spec import Predictor
+from pulse.runtime.predict.status import Status
 from pulse.runtime.predict.tuple_history import RevisionsError
 from pulse.validation.revisions.history import Retention
 from tests.runtime.predict.test_spec import LINES, MODEL, QUERIES, STEPS, held_against_truth, results_of
