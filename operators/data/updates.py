@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT
+from pulse.core.instants import ceil_microsecond, floor_microsecond
 from pulse.core.keys import key_ranks
 from pulse.core.segment.order import Ranges
 from pulse.core.segment.updates import truncate_overlaps
@@ -64,11 +65,15 @@ def ending_after(relation: Relation, instant: int) -> Relation:
 
 def begins(relation: Relation) -> IntArray:
     """Return when each row begins, in microseconds, rounded down."""
-    found: IntArray = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
-    return found
+    return floor_microsecond(relation.ref, relation.lo)
 
 
 def ends(relation: Relation) -> IntArray:
     """Return when each row ends, in microseconds, rounded up."""
-    found: IntArray = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
-    return found
+    return ceil_microsecond(relation.ref, relation.hi)
+
+
+def extents(relation: Relation) -> tuple[IntArray, IntArray]:
+    """Return the whole microseconds that enclose each row; a point lasts one."""
+    start = begins(relation)
+    return start, np.maximum(ends(relation), start + 1)

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch, Truth
 from pulse.core.bounds import Absolute
+from pulse.core.instants import floor_microsecond
 from pulse.core.keys import key_ranks
 from pulse.core.segment.order import Ranges
 from pulse.kernels.fit.constraints import LEAST, ROUNDING, SPARE
@@ -131,7 +132,7 @@ class _Visits:
         self.touches = seen & (part[self.last] == TOUCHING) if len(part) else seen
         self.unbroken = second == _NONE
         over = np.where(self.unbroken, np.iinfo(np.int64).max, batch.ref[second] if len(batch) else 0)
-        begin = batch.ref[self.rows] + np.floor(batch.lo[self.rows] * 1e6).astype(np.int64)
+        begin = floor_microsecond(batch.ref[self.rows], batch.lo[self.rows])
         over = over[self.visit[self.rows]]
         self.in_first_run = (begin < over) | ((begin == over) & batch.is_point[self.rows])
         self.unit = unit[fresh]

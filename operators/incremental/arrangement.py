@@ -19,7 +19,8 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.regions import EARLIEST, Regions
+from pulse.core.instants import EARLIEST
+from pulse.core.regions import Regions
 from pulse.core.time import format_duration, format_instant
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation

@@ -14,7 +14,7 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
-from pulse.core.instants import split
+from pulse.core.instants import nearest_microsecond, split
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.kernels.windows.average_on_grid import GridWindows, window_averages_every
 from pulse.kernels.windows.extremum_on_grid import window_extremum_every
@@ -104,8 +104,7 @@ class ExtremumClosings(PatchExtremum):
 
 
 def _closings(results: Relation) -> IntArray:
-    found: IntArray = results.ref + np.rint(results.lo * 1e6).astype(np.int64)
-    return found
+    return nearest_microsecond(results.ref, results.lo)
 
 
 def _places(found: GridWindows, results: Relation, every: int) -> IntArray:

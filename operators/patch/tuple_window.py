@@ -14,7 +14,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
-from pulse.core.instants import split
+from pulse.core.instants import nearest_microsecond, split
 from pulse.kernels.pieces.align import Cells, coefficients_at
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_pieces
@@ -73,7 +73,7 @@ class PatchPoints(Patch):
         was = coefficients_at(both, 0, results.ref, results.models[self.output])
         by = coefficients_at(both, 1, change.ref, change.c)
         group = np.repeat(np.arange(new.groups), np.diff(both.offsets))
-        closings = both.ref + np.rint(both.lo * 1e6).astype(np.int64)
+        closings = nearest_microsecond(both.ref, both.lo)
         value = self._combined(was[:, 0], by[:, 0], group, closings, count)
         err = results.err[self.output][both.index[:, 0]]
         return recut(results, both, {self.output: value[:, None]}, {self.output: err})

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.instants import tolerances
+from pulse.core.instants import ceil_microsecond, floor_microsecond, tolerances
 from pulse.kernels.fit.greedy_lines import SEGMENT
 from pulse.kernels.fit.truth_intervals import RESUME, RUN, Intervals
 from pulse.kernels.instants import MICROSECONDS
@@ -104,8 +104,8 @@ def fit_ranges(
 def _touched(truth: TruthPieces, stretches: RefitRanges) -> tuple[IntArray, IntArray]:
     """Return per range the pieces ``first`` to ``stop`` that it overlaps."""
     n, m = len(stretches.key), len(truth.key)
-    begin = stretches.begin_ref + np.floor(stretches.begin * MICROSECONDS).astype(np.int64)
-    end = stretches.end_ref + np.ceil(stretches.end * MICROSECONDS).astype(np.int64)
+    begin = floor_microsecond(stretches.begin_ref, stretches.begin)
+    end = ceil_microsecond(stretches.end_ref, stretches.end)
     ids = dense(
         np.concatenate([stretches.key, stretches.key, truth.key, truth.key]),
         np.concatenate([begin, end, truth.begin, truth.end]),

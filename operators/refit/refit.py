@@ -10,9 +10,9 @@ import pyarrow as pa
 from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.bounds import Absolute
-from pulse.core.regions import EARLIEST, LATEST, Regions
+from pulse.core.instants import EARLIEST, LATEST, ceil_microsecond, floor_microsecond
+from pulse.core.regions import Regions
 from pulse.kernels.fit.greedy_lines import AUTO
-from pulse.kernels.instants import MICROSECONDS
 from pulse.operators.data.tuple_columns import values
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected, TupleFormatter, correct, dense
@@ -106,8 +106,8 @@ class Refit:
         stretches = plan.stretches
         if not len(stretches.key):
             return
-        begin = stretches.begin_ref + np.floor(stretches.begin * MICROSECONDS).astype(np.int64)
-        end = stretches.end_ref + np.ceil(stretches.end * MICROSECONDS).astype(np.int64)
+        begin = floor_microsecond(stretches.begin_ref, stretches.begin)
+        end = ceil_microsecond(stretches.end_ref, stretches.end)
         regions = Regions.concat([self.revisions.regions(), self._regions(stretches.key, begin, end + 1)])
         tuples = self._tuples(regions.merged())
         corrected = correct(tuples, self.revisions, nonfinite=self.spec.nonfinite, drops=self._drops)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.instants import first_microsecond, split, tolerances
+from pulse.core.instants import first_microsecond, floor_microsecond, split, tolerances
 from pulse.core.keys import key_ranks
 from pulse.kernels.instants import MICROSECONDS
 from pulse.operators.refit.apply_revisions import Corrected, dense
@@ -52,7 +52,7 @@ class SegmentIndex:
     @cached_property
     def begin(self) -> IntArray:
         """Return the whole microsecond at or before the begin of each range."""
-        return self.ranges.ref + np.floor(self.ranges.lo * MICROSECONDS).astype(np.int64)
+        return floor_microsecond(self.ranges.ref, self.ranges.lo)
 
     @cached_property
     def end(self) -> IntArray:

@@ -33,6 +33,7 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.kernels.instants import GRAIN
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.operators.relational.proximity_join import APPROXIMATED, position_boxes
 
 _SIDE = 1 << 15  # cells lie in -_SIDE .. _SIDE - 1 on either axis; farther positions go to the outermost
@@ -92,8 +93,7 @@ class Scattered:
 
 def portions(relation: Relation, bucket: int, margin: int) -> Portions:
     """Cut each group into ``[B - margin, B + bucket)`` for all buckets; both in microseconds."""
-    begin = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
-    end = np.maximum(relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64), begin + 1)
+    begin, end = extents(relation)
     first = begin // bucket
     counts = (end + margin - 1) // bucket - first + 1
     rows = np.repeat(np.arange(len(relation)), counts)

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.decimals import as_doubles
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import Truth
 from pulse.kernels.pieces.step_maps import cut_at_steps
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
@@ -37,7 +38,6 @@ from pulse.stream.units.step_maps import EXACT, Steps
 RejectCallback = Callable[[pa.Table, str, bool], None]
 """A callback for tuples that are left out: the tuples, the reason, and whether to set them aside."""
 _LARGEST = (1 << 63) - 1
-_FAR = 1 << 62
 _LEAST = 2.0**-1074
 
 
@@ -308,7 +308,7 @@ def _whole(column: pa.Array) -> tuple[IntArray, pa.DataType]:
     if column.type.unit == "ns":
         return count // 1000, undone
     scale = {"s": 1_000_000, "ms": 1_000, "us": 1}[column.type.unit]
-    return np.clip(count, -_FAR // scale, _FAR // scale) * scale, undone
+    return np.clip(count, EARLIEST // scale, LATEST // scale) * scale, undone
 
 
 def _is_time(type_: pa.DataType) -> bool:

@@ -14,6 +14,10 @@ from pulse.kernels.instants import GRAIN, MICROSECONDS
 _ULPS = 4 * float(np.finfo(np.float64).eps)  # as in pulse.kernels.instants; a test keeps the two equal
 
 
+EARLIEST, LATEST = -(1 << 62), 1 << 62
+"""Microseconds before and after every instant, with room to add a duration."""
+
+
 def gaps(ref_a: IntArray, a: FloatArray, ref_b: IntArray, b: FloatArray) -> FloatArray:
     """Return the seconds from each instant (``ref_a``, ``a``) to its instant (``ref_b``, ``b``)."""
     seconds: FloatArray = (ref_b - ref_a) / MICROSECONDS + (b - a)
@@ -36,6 +40,23 @@ def split(ref: IntArray, offset: FloatArray) -> tuple[IntArray, FloatArray]:
     """
     whole = np.rint(offset * MICROSECONDS)
     return ref + whole.astype(np.int64), offset - whole / MICROSECONDS
+
+
+def floor_microsecond(ref: IntArray, offset: FloatArray) -> IntArray:
+    """Return the last whole microsecond that is not after each instant."""
+    found: IntArray = ref + np.floor(offset * MICROSECONDS).astype(np.int64)
+    return found
+
+
+def ceil_microsecond(ref: IntArray, offset: FloatArray) -> IntArray:
+    """Return the first whole microsecond that is not before each instant."""
+    found: IntArray = ref + np.ceil(offset * MICROSECONDS).astype(np.int64)
+    return found
+
+
+def nearest_microsecond(ref: IntArray, offset: FloatArray) -> IntArray:
+    """Return the whole microsecond nearest to each instant."""
+    return split(ref, offset)[0]
 
 
 def first_microsecond(ref: IntArray, offset: FloatArray) -> IntArray:

@@ -12,10 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.keys import key_ranks
-
-EARLIEST, LATEST = -(1 << 62), 1 << 62
-"""The ends of a region that is unbounded on that side."""
 
 
 @dataclass(frozen=True, eq=False)

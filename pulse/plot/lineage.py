@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.segment.batch import SegmentBatch
+from pulse.core.segment.columns import row_ranges
 from pulse.plot.answer import draw_answer
 from pulse.plot.curves import curve
 from pulse.plot.drawing import draw_curve
@@ -75,16 +76,10 @@ def plot_lineage(
 
 
 def _span(result: pa.Table, causes: pa.Table) -> tuple[Any, Any]:
-    ends = [_ends(table) for table in (result, causes) if table.num_rows]
+    ends = [row_ranges(table) for table in (result, causes) if table.num_rows]
     begin, end = min(one[0].min() for one in ends), max(one[1].max() for one in ends)
     margin = max((end - begin) // 50, 1)
     return (begin - margin).astype("datetime64[us]"), (end + margin).astype("datetime64[us]")
-
-
-def _ends(table: pa.Table) -> tuple[Any, Any]:
-    ref = table.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-    lo, hi = (np.round(table.column(name).to_numpy() * 1e6).astype(np.int64) for name in ("lo", "hi"))
-    return ref + lo, ref + hi
 
 
 def _drawn_inputs(
@@ -131,7 +126,7 @@ def _fit_height(axes: Axes, batch: SegmentBatch, attribute: str) -> None:
 def _bars(axes: Axes, causes: pa.Table) -> None:
     keys = causes.column("key").to_pylist()
     labels = list(dict.fromkeys(keys))[: 4 * _MOST_INPUTS]
-    begin, end = _ends(causes)
+    begin, end = row_ranges(causes)
     for place, label in enumerate(labels):
         own = np.flatnonzero(np.array([key == label for key in keys]))[:_MOST_BARS]
         spans = [(begin[i] / 86_400e6, max(end[i] - begin[i], 1) / 86_400e6) for i in own]

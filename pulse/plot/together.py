@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.errors import unknown_column
+from pulse.core.segment.columns import row_ranges
 from pulse.core.time import to_microseconds
 from pulse.plot.errors import PlotError
 
@@ -103,11 +104,7 @@ def _is_text(type_: pa.DataType) -> bool:
 def _ranges(found: pa.Table) -> tuple[IntArray, IntArray, int]:
     """Return the range of each row in µs, and how far apart two rows of one stretch may be."""
     if {"ref", "lo", "hi"} <= set(found.column_names):
-        ref = to_microseconds(found.column("ref"))
-        low, high = (
-            ref + np.round(found.column(name).to_numpy() * 1e6).astype(np.int64) for name in ("lo", "hi")
-        )
-        return low, high, _TOUCHING
+        return *row_ranges(found), _TOUCHING
     times = [field.name for field in found.schema if pa.types.is_timestamp(field.type)]
     if not times:
         raise PlotError(

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pulse.core.columns import Columns
 from pulse.core.errors import unknown_column
-from pulse.core.regions import EARLIEST, LATEST
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.kernels.validate import key_state

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT
-from pulse.core.regions import EARLIEST, LATEST
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.kernels.validate import key_state
 from pulse.operators.data.relation import Relation

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.runtime.jobs.result_log import row_ranges
+from pulse.core.segment.columns import row_ranges
 
 _PLACED = ("kind", "ref", "lo", "hi", "now", "batch", "position")
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.arrays import IntArray
 from pulse.core.arrow_types import REF, conform
 from pulse.core.errors import ColumnTypeError, SegmentError, unknown_column
+from pulse.core.instants import nearest_microsecond
 from pulse.core.schema import BOOKKEEPING, StreamSchema
 from pulse.core.segment.coefficients import from_padded, from_ragged
 from pulse.core.time import to_microseconds
@@ -63,6 +65,13 @@ def from_columns(
         given[f"{name}_drift"] = drift.get(name)
     wanted = schema.arrow_schema(bookkeeping)
     return pa.RecordBatch.from_arrays([column(given[f.name], f, n) for f in wanted], schema=wanted)
+
+
+def row_ranges(table: pa.Table) -> tuple[IntArray, IntArray]:
+    """Return where the segments of a table begin and end, to the nearest microsecond."""
+    ref = to_microseconds(table.column("ref"))
+    begin, end = (nearest_microsecond(ref, table.column(name).to_numpy()) for name in ("lo", "hi"))
+    return begin, end
 
 
 def _check_complete(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:

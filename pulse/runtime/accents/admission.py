@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from pulse.core.instants import EARLIEST
 from pulse.core.schema import StreamSchema
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, listed_values
+from pulse.runtime.accents.compacted_maps import listed_values
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.stream.accents.accents import Accent, AlterData, Control, Punctuation, is_alteration
 from pulse.stream.accents.log import AccentLog
@@ -93,7 +94,7 @@ def _one_by_one(
     known, altered = list(names), list(altered)
     for one in controls:
         if isinstance(one, Punctuation):  # applies to all later rows, whatever their time
-            alone = AccentLog.of([replace(one, position=BEFORE_ALL)], lines=[line])
+            alone = AccentLog.of([replace(one, position=EARLIEST)], lines=[line])
             alone.checked(schema, known, raw=True, altered=altered)
             found.append(one)
             continue

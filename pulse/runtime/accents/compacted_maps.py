@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pulse.core.instants import EARLIEST
 from pulse.stream.descriptions.description import FALSE, Description, Domain
 from pulse.stream.descriptions.value_sets import ValueSet
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.step_maps import Alteration, Steps
 from pulse.stream.units.unit_map import Units
 
-BEFORE_ALL = -(1 << 62)
 COMPACT_AT = 256
 """Number of recent alterations from which compaction pays off."""
 
@@ -78,7 +78,7 @@ class CompactedMaps:
 
     def carry_over(self) -> None:
         """Put all recent alterations in force for every later row, whatever its time or place; their order stays."""
-        self.recent = [one._replace(at=BEFORE_ALL) for one in self.recent]
+        self.recent = [one._replace(at=EARLIEST) for one in self.recent]
 
     def forget(self, rows: Description) -> None:
         """Free the maps of rows that no longer occur."""
@@ -93,7 +93,7 @@ class CompactedMaps:
 
     def alterations(self) -> list[Alteration]:
         """All alterations, compacted ones first."""
-        return [Alteration(BEFORE_ALL, where, map) for map, where in self.cells.items()] + self.recent
+        return [Alteration(EARLIEST, where, map) for map, where in self.cells.items()] + self.recent
 
     def steps(self, time: str) -> Steps:
         """The alterations as step functions of time."""

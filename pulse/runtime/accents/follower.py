@@ -26,11 +26,12 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
+from pulse.core.instants import EARLIEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.scan import scans
 from pulse.operators.units.key_ends import Drops
 from pulse.plan.accents.derived import described
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, union_of
+from pulse.runtime.accents.compacted_maps import union_of
 from pulse.runtime.accents.output_units import changes_in_output_units, instants
 from pulse.runtime.accents.parsing import parse_line, parse_row
 from pulse.runtime.accents.propagation import AccentPropagation, Ending
@@ -264,7 +265,7 @@ class Follower:
         time, inside, one = self._time(stream), table is not None, self.streams[stream]
         parsed: list[tuple[int, Control]] = []
         bad: list[pa.Table] = []
-        last = BEFORE_ALL if one.last is None else one.last
+        last = EARLIEST if one.last is None else one.last
         for place, at, text in texts:
             try:
                 control = parse_row(text, at, time, last) if inside else parse_line(text, time, last)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pulse.core.instants import EARLIEST
 from pulse.operators.node import Node
 from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.plan.accents.derived import described
 from pulse.plan.accents.operators import Operators, OperatorState
 from pulse.plan.accents.routes import route
 from pulse.plan.accents.trace import ended
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, COMPACT_AT, CompactedMaps, steps_of, union_of
+from pulse.runtime.accents.compacted_maps import COMPACT_AT, CompactedMaps, steps_of, union_of
 from pulse.runtime.accents.query_units import OutputUnits
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.descriptions.description import FALSE, Description
@@ -175,7 +176,7 @@ class AccentPropagation:
             for at, where, map in maps.alterations():
                 operators.push(stream, Accent.of(where, AlterData(name, map), position=at))
         for stream, where in self.closed.items():
-            operators.push(stream, Punctuation(position=BEFORE_ALL, description=where))
+            operators.push(stream, Punctuation(position=EARLIEST, description=where))
         self.inputs, self.closed = {}, {}
         return operators.state
 

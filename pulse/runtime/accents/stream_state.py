@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.operators.units.to_base_units import RawUndo, lacks
 from pulse.runtime.accents.admission import admit
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, CompactedMaps, compact_all, steps_of, union_of
+from pulse.runtime.accents.compacted_maps import CompactedMaps, compact_all, steps_of, union_of
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.runtime.accents.to_base_units import ROW, TuplesToBaseUnits, blank_unread, matching
 from pulse.runtime.accents.tuple_maps import CONTRADICTS, TupleMaps, raw_undo, rebase_tuples
@@ -42,7 +43,6 @@ from pulse.validation.online.rejects import add_reason
 from pulse.validation.online.validator import Validator
 
 UNDECLARED = "not among the keys that the job declares"
-_END = 1 << 62
 
 
 @dataclass
@@ -75,7 +75,7 @@ class AccentState:
     def of(cls, options: AccentOptions) -> AccentState:
         """The state before any accent."""
         absences = {
-            name: CompactedMaps(recent=[Alteration(BEFORE_ALL, TRUE, Affine(2))]) for name in options.absent
+            name: CompactedMaps(recent=[Alteration(EARLIEST, TRUE, Affine(2))]) for name in options.absent
         }
         return cls(absences=absences, moved=frozenset(options.absent))
 
@@ -292,9 +292,9 @@ class AccentState:
         """Put the current batch's controls in force for all rows of later batches."""
         if inside and any(one.recent for one in (*self.alterations.values(), *self.absences.values())):
             for one in (*self.alterations.values(), *self.absences.values()):
-                if any(at != BEFORE_ALL for at, _, _ in one.recent):
+                if any(at != EARLIEST for at, _, _ in one.recent):
                     one.carry_over()
-                    one.compact(BEFORE_ALL, ROW)  # few maps, since every batch compiles them again
+                    one.compact(EARLIEST, ROW)  # few maps, since every batch compiles them again
                     self.to_base = None
         if inside and self.tuple_maps is not None and self.tuple_maps.recent:
             self.tuple_maps.carry_over()
@@ -311,9 +311,9 @@ class AccentState:
     def compact(self, horizon: int, time: str, inside: bool) -> None:
         """Compact the state up to the horizon, before which no tuple is expected."""
         count = len(self)
-        compact_all(self.alterations, *((_END - 1, ROW) if inside else (horizon, time)))
+        compact_all(self.alterations, *((LATEST - 1, ROW) if inside else (horizon, time)))
         compact_all(self.drops, horizon, time)
-        compact_all(self.absences, *((_END - 1, ROW) if inside else (horizon, time)))
+        compact_all(self.absences, *((LATEST - 1, ROW) if inside else (horizon, time)))
         if self.tuple_maps is not None and not inside:
             self.tuple_maps.compact(horizon, time)
         self.recent_accents = [one for one in self.recent_accents if one.position > horizon]
@@ -327,14 +327,14 @@ class AccentState:
 
     def closed_until(self, time: str) -> int:
         """The instant before which punctuation excludes all tuples."""
-        found = -_END
+        found = EARLIEST
         closed = (self.closed, *(where for _, where in self.closing))
         for box in (box for where in closed for box in where.boxes):
             if len(box) == 1 and box[0][0] == time:
                 low, high = box[0][1].intervals()[0]
                 if low is None:
-                    found = max(found, _END if high is None else first_whole(high))
-            found = _END if not box else found
+                    found = max(found, LATEST if high is None else first_whole(high))
+            found = LATEST if not box else found
         return found
 
     def ends(self, keys: Collection[str], time: str) -> tuple[tuple[int, Description], ...]:
@@ -344,7 +344,7 @@ class AccentState:
         if self.closing:
             rows = union_of([rows, *(where for _, where in self.closing)])
         closed = of_keys(rows, keys)
-        found = [] if closed == self.freed or closed.is_empty else [(-_END, closed)]
+        found = [] if closed == self.freed or closed.is_empty else [(EARLIEST, closed)]
         for box in rows.boxes:
             of_time = [values for name, values in box if name == time]
             rest = tuple((name, values) for name, values in box if name != time)
@@ -352,7 +352,7 @@ class AccentState:
                 continue
             for low, high in of_time[0].intervals()[-1:]:
                 if high is None:
-                    found.append((-_END if low is None else first_whole(low), Description((rest,))))
+                    found.append((EARLIEST if low is None else first_whole(low), Description((rest,))))
         return tuple(found)
 
     def free(self, validator: Validator, keys: Collection[str], *, keep: bool = False) -> int:

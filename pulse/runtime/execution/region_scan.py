@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.keys import key_ranks
-from pulse.core.regions import EARLIEST, LATEST, Regions
+from pulse.core.regions import Regions
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.store.model import Model
 from pulse.store.read_units import ReadUnit, read_unit
 
@@ -28,13 +30,6 @@ def spans_of(regions: Sequence[Regions]) -> tuple[tuple[int, int], ...]:
     end = np.concatenate([none, *(one.end for one in regions)])
     merged = Regions((), start, end).merged()
     return tuple(zip(merged.start.tolist(), merged.end.tolist(), strict=True))
-
-
-def extents(relation: Relation) -> tuple[IntArray, IntArray]:
-    """Return the whole microseconds that enclose each row; a point lasts one."""
-    start = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
-    end = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
-    return start, np.maximum(end, start + 1)
 
 
 def overlapping(relation: Relation, spans: Spans) -> Relation:

@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.columns import Columns
-from pulse.core.regions import LATEST, Regions
+from pulse.core.instants import LATEST
+from pulse.core.regions import Regions
 from pulse.core.time import parse_instant
 from pulse.operators.data.relation import Relation
 from pulse.operators.node import Node, PlanError

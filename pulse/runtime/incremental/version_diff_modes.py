@@ -18,11 +18,11 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import in_other
+from pulse.operators.data.updates import extents, in_other
 from pulse.operators.incremental.delta import Changed
 from pulse.operators.node import Node, PlanError, walk
 from pulse.operators.relational.scan import scans
-from pulse.runtime.execution.region_scan import extents, overlapping, reaching
+from pulse.runtime.execution.region_scan import overlapping, reaching
 from pulse.runtime.incremental.version_diff import VersionDiff, side_by_side
 from pulse.runtime.incremental.view import IncrementalView, Proliferation, ViewUpdate
 

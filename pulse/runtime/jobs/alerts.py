@@ -21,17 +21,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from pulse.core.certainty import CERTAIN, LIKELY, NAMES, POSSIBLE
+from pulse.core.instants import EARLIEST
+from pulse.core.segment.columns import row_ranges
 from pulse.core.time import format_instant
 
 PREDICTED, MOVED, CAME_TRUE, WITHDRAWN, HOLDS = "predicted", "moved", "came true", "withdrawn", "holds"
 UNCONFIRMED, MAY_HOLD = "unconfirmed", "may hold"
 _TOUCHING = 2  # microseconds: ranges this close count as one, since rounding can leave such a gap
 _MOVED = 0.01  # fraction of the remaining time: a begin that moves by less raises no alert
-_NEVER = -(1 << 62)
 
 Key = tuple[object, ...]
 Range = tuple[int, int]
@@ -144,7 +144,7 @@ class Alerts:
             some = [keys for (name, _), keys in self.seen.items() if name == stream]
             found += [
                 at for keys in some for own, at in keys.items() if all(own[i] == key[j] for i, j in columns)
-            ] or [_NEVER]
+            ] or [EARLIEST]
         return min(found)
 
     def _certainty(self, lane: Lane, at: Range) -> str:
@@ -237,11 +237,9 @@ def _ranges(changes: pa.Table, names: tuple[str, ...]) -> list[tuple[Key, str, R
     """Return key, kind, range and certainty of every row."""
     if not changes.num_rows:
         return []
-    ref = changes.column("ref").cast(pa.int64()).to_numpy()
-    begin = ref + np.round(changes.column("lo").to_numpy() * 1e6).astype(np.int64)
-    end = ref + np.round(changes.column("hi").to_numpy() * 1e6).astype(np.int64)
-    keys = list(zip(*(changes.column(name).to_pylist() for name in names), strict=True)) or [()] * len(ref)
-    kinds, certainty = changes.column("kind").to_pylist(), [CERTAIN] * len(ref)
+    begin, end = row_ranges(changes)
+    keys = list(zip(*(changes.column(name).to_pylist() for name in names), strict=True)) or [()] * len(begin)
+    kinds, certainty = changes.column("kind").to_pylist(), [CERTAIN] * len(begin)
     if "certainty" in changes.column_names:
         certainty = [NAMES.index(one) for one in changes.column("certainty").to_pylist()]
     return list(zip(keys, kinds, zip(begin.tolist(), end.tolist(), strict=True), certainty, strict=True))

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
+from pulse.core.segment.columns import row_ranges
 from pulse.operators.output.apply_changes import apply_changes
 from pulse.store.link_checks import check_own
 
@@ -101,15 +101,6 @@ def _applied(current: pa.Table | None, pending: list[pa.Table]) -> pa.Table:
         kinds = pa.array(["+I"] * current.num_rows, pa.string())
         pending = [current.append_column("kind", kinds), *pending]
     return apply_changes(pa.concat_tables(pending, promote_options="default") if pending else pa.table({}))
-
-
-def row_ranges(rows: pa.Table) -> tuple[IntArray, IntArray]:
-    """Return begin and end of each row, in microseconds."""
-    ref = rows.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-    begin, end = (
-        ref + np.round(rows.column(name).to_numpy() * 1e6).astype(np.int64) for name in ("lo", "hi")
-    )
-    return begin, end
 
 
 def rows_between(rows: pa.Table, start: int | None, stop: int | None) -> pa.Table:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
+from pulse.core.instants import ceil_microsecond, floor_microsecond
 from pulse.core.regions import Regions
 from pulse.store.errors import StoreError
 from pulse.store.model import Model
@@ -69,8 +70,8 @@ def _extents(model: Model, name: str, known_after: int | None = None) -> Regions
         latest = np.maximum(*(_microseconds(table, one, known_after) for one in known))
         table = table.filter(pa.array(latest > known_after))
     ref = _microseconds(table, "ref", 0)
-    start = ref + np.floor(table.column("lo").to_numpy() * 1e6).astype(np.int64)
-    end = ref + np.ceil(table.column("hi").to_numpy() * 1e6).astype(np.int64)
+    start = floor_microsecond(ref, table.column("lo").to_numpy())
+    end = ceil_microsecond(ref, table.column("hi").to_numpy())
     return Regions(_keys(table, model), start, np.maximum(end, start + 1))
 
 

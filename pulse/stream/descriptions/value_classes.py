@@ -17,11 +17,9 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import IntArray
 from pulse.core.decimals import as_doubles
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.descriptions.value_sets import Cut, ValueSet
-
-FIRST, LAST = -(1 << 62), 1 << 62
-"""Before and after all instants, in microseconds."""
 
 _AS_COLUMN = "_as_column"  # a cache that is not pickled
 
@@ -131,7 +129,7 @@ def first_whole(cut: Cut) -> int:
 
 def bounded(value: int) -> int:
     """Clamp a value to the range of all instants."""
-    return max(FIRST, min(LAST, value))
+    return max(EARLIEST, min(LATEST, value))
 
 
 def _first_float(cut: Cut) -> float:

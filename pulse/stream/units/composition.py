@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pulse.stream.descriptions.value_classes import LAST
+from pulse.core.instants import LATEST
 from pulse.stream.units.affine import IDENTITY, Affine
 
 
@@ -33,7 +33,7 @@ class Chains:
     def steps(self, events: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
         """Return instants and the state from each on, for alterations in force over ``[start, stop)``."""
         moves = [(start, k, True) for start, _, k in events]
-        moves += [(stop, k, False) for _, stop, k in events if stop < LAST]
+        moves += [(stop, k, False) for _, stop, k in events if stop < LATEST]
         active: list[int] = []
         found: list[tuple[int, int]] = []
         state = 0

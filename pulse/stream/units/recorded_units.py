@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
+from pulse.core.instants import EARLIEST
 from pulse.core.schema import StreamSchema
 from pulse.stream.accents.accents import AccentError, AddAttribute, AlterData
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog, added_first
 from pulse.stream.descriptions.description import FALSE, TRUE, Description
-from pulse.stream.descriptions.value_classes import FIRST
 from pulse.stream.descriptions.value_sets import DEFINED, ValueSet
 from pulse.stream.units.affine import IDENTITY, Affine
 from pulse.stream.units.step_maps import Alteration, Steps
@@ -113,7 +113,7 @@ def _moves(log: AccentLog, schema: StreamSchema) -> Iterator[Move]:
     needed = (*schema.key_names, schema.time, *schema.modelled_names)
     for name in sorted(added_first(log.accents)):
         if name in needed:
-            yield coming(name, FIRST, TRUE, added=False)
+            yield coming(name, EARLIEST, TRUE, added=False)
     for one in log.accents:
         primitive, described = one.primitive, one.description
         if isinstance(primitive, AlterData):
@@ -153,7 +153,7 @@ def _clock(
     covered = FALSE
     for some in found_ranges:
         covered = covered | some.description
-    uncovered = Alteration(FIRST, Description.where(**{time: DEFINED}) - covered, _ABSENT)
+    uncovered = Alteration(EARLIEST, Description.where(**{time: DEFINED}) - covered, _ABSENT)
     left = Units({name: own for name, own in before.cells.items() if name != time})
     return (Steps.of(found_ranges, time=time), Steps.of([uncovered], time=time)), rest, left
 
@@ -173,7 +173,7 @@ def _recorded(epochs: list[tuple[int | None, Units]], time: str) -> Iterator[Alt
             low, high = (None if one is None else map(one) for one in (start, end))
             described = where & Description.where(**{time: ValueSet.between(low, high)})
             if not described.is_empty:
-                yield Alteration(FIRST, described, map)
+                yield Alteration(EARLIEST, described, map)
 
 
 def _steps_of(moves: list[Move], before: Units, by: str) -> dict[str, Steps]:
@@ -186,7 +186,7 @@ def _steps_of(moves: list[Move], before: Units, by: str) -> dict[str, Steps]:
         if any(altered & where.attributes for where in own.values())
     }
     plain: dict[str, list[Alteration]] = {
-        name: [Alteration(FIRST, where, map) for map, where in own.items()]
+        name: [Alteration(EARLIEST, where, map) for map, where in own.items()]
         for name, own in before.cells.items()
         if name not in carried
     }
@@ -205,7 +205,7 @@ def _carry(
 ) -> None:
     """Add the cells of attributes in the units in force, epoch by epoch."""
     units = before
-    instants = sorted({one.at for one in moves} | ({FIRST} if before.cells else set()))
+    instants = sorted({one.at for one in moves} | ({EARLIEST} if before.cells else set()))
     last: dict[str, tuple[int, dict[Affine, Description]]] = {}
 
     def close(name: str, end: int | None) -> None:

@@ -21,10 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.kernels.pieces.step_maps import apply_steps, apply_steps_by_code
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.descriptions.description import Description
-from pulse.stream.descriptions.value_classes import FIRST, LAST, Classes, bounded, check_kind, first_whole
+from pulse.stream.descriptions.value_classes import Classes, bounded, check_kind, first_whole
 from pulse.stream.descriptions.value_sets import EVERYTHING, ValueSet
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.composition import Chains
@@ -280,8 +281,8 @@ def _ranges(times: ValueSet, since: int) -> list[tuple[int, int]]:
     """Return a set of times, from ``since`` on, as ranges ``[start, stop)`` of microseconds."""
     found = []
     for low, high in times.intervals():
-        start = max(since, FIRST if low is None else bounded(first_whole(low)))
-        stop = LAST if high is None else bounded(first_whole(high))
+        start = max(since, EARLIEST if low is None else bounded(first_whole(low)))
+        stop = LATEST if high is None else bounded(first_whole(high))
         if start < stop:
             found.append((start, stop))
     return found
