@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrow_types import decoded
 from pulse.core.errors import unknown_column
 from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
@@ -127,8 +128,7 @@ def late_rows(ranks: IntArray, times: IntArray) -> BoolArray:
 
 
 def _plain(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name).combine_chunks()
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return decoded(table.column(name)).combine_chunks()
 
 
 def _format(paths: Paths, schema: StreamSchema, arrival: str, projection: Projection | str | None) -> Format:

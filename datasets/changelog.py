@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrow_types import REF
+from pulse.core.arrow_types import REF, decoded
 from pulse.core.errors import ColumnTypeError, ElementError, check_once
 from pulse.core.schema import StreamSchema
 from pulse.datasets.casting import FAILURES, cast_what_fits
@@ -155,8 +155,7 @@ def _converted(
     column: pa.Array, type_: pa.DataType, unit: str | None, where: str
 ) -> tuple[pa.Array, list[tuple[int, Any]]]:
     """Convert a column to a type; return also row and value of those that do not convert, which become null."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = decoded(column)
     if column.type == type_ or pa.types.is_null(column.type):
         return column.cast(type_), []
     missing = column.is_null().to_numpy(zero_copy_only=False)

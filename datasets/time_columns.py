@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import IntArray
+from pulse.core.arrow_types import decoded
 from pulse.core.errors import ColumnTypeError
 from pulse.core.time import LIMIT
 from pulse.datasets.errors import UnknownFormatError, ValueParseError
@@ -40,8 +41,7 @@ def to_time(
     It takes timestamps and dates of any unit and zone; numbers since the epoch in ``unit``; text in ISO 8601, or in
     ``time_format`` (of ``strptime``). A missing or unreadable time is an error.
     """
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    values = decoded(values)
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _from_text(values, place, time_format)
@@ -70,8 +70,7 @@ def to_time_or_null(
     values: pa.Array, place: Place, unit: str | None = None, time_format: str | None = None
 ) -> pa.Array:
     """Convert like :func:`to_time`, with missing times and empty texts as null: accents may have dropped the time."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    values = decoded(values)
     known = values.is_valid()
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         known = pc.and_(known, pc.not_equal(values.fill_null(""), ""))

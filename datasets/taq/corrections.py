@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
+from pulse.core.arrow_types import decoded
 from pulse.core.errors import unknown_column
 from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
@@ -187,7 +188,7 @@ class _Trades:
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    return decoded(array)
 
 
 def _with_values(table: pa.Table, schema: StreamSchema, source: IntArray) -> pa.Table:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pulse.core import ColumnTypeError, NullKeyError, StreamSchema, TimestampError, split_timestamps
+from pulse.core.arrow_types import decoded
 from pulse.core.decimals import as_doubles
 from pulse.core.errors import check_once, unknown_column
 
@@ -83,8 +84,7 @@ def _dictionary(column: pa.ChunkedArray, name: str) -> tuple[IntArray, list[obje
 
 def plain(column: pa.ChunkedArray) -> pa.Array:
     """Combine the chunks of a column and decode its dictionary."""
-    column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-    return column.combine_chunks()
+    return decoded(column).combine_chunks()
 
 
 def times(table: pa.Table, schema: StreamSchema, known: int = 0) -> tuple[IntArray, int]:

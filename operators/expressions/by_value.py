@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.arrow_comparisons import COMPARE
+from pulse.core.arrow_types import decoded
 from pulse.core.columns import Columns
 from pulse.core.decimals import as_doubles
 from pulse.core.expression import Column, Comparison, Constant, Expression, Instant, columns_of
@@ -61,7 +62,7 @@ def _column(rows: Rows, name: str) -> pa.Array:
     if name not in names:
         rows.columns.role(name)  # raises an error that lists the columns if this one is missing
     column = rows.keys[names.index(name)] if name in names else rows.unmodelled[name]
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return decoded(column)
 
 
 def _values_of(rows: Rows, side: Expression, per_group: bool) -> pa.Array | pa.Scalar:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrow_types import decoded
 from pulse.core.keys import key_ranks
 
 Needs: TypeAlias = dict[str, FloatArray]
@@ -40,17 +41,13 @@ def positions(keys: Sequence[pa.Array], among: Sequence[pa.Array], n: int, m: in
     array([ 1, -1])
     """
     columns = [
-        pa.concat_arrays([_plain(b), _plain(a).cast(_plain(b).type)])
+        pa.concat_arrays([decoded(b), decoded(a).cast(decoded(b).type)])
         for a, b in zip(keys, among, strict=True)
     ]
     ranks = key_ranks(columns, m + n)
     where = np.full(int(ranks.max(initial=-1)) + 1, -1, np.int64)
     where[ranks[:m]] = np.arange(m)
     return where[ranks[m:]]
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def group_min(values: FloatArray, place: IntArray, n: int) -> FloatArray:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
+from pulse.core.arrow_types import decoded
 from pulse.core.certainty import LIKELY, NAMES, POSSIBLE
 from pulse.core.instants import split
 from pulse.kernels.pieces.step_maps import apply_steps_in_place
@@ -163,8 +164,7 @@ def to_tuples(
 
 def _repeated(column: pa.Array, group: IntArray, counts: IntArray) -> pa.Array:
     """Repeat a key column for ``counts[s]`` samples of the group of each stretch ``s``."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = decoded(column)
     if not pa.types.is_string(column.type):
         return column.take(pa.array(np.repeat(group, counts)))
     texts = [text.encode() for text in column.take(pa.array(group)).to_pylist()]

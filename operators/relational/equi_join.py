@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.arrow_comparisons import COMPARE
+from pulse.core.arrow_types import decoded
 from pulse.core.columns import Columns
 from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.core.expression import (
@@ -290,7 +291,7 @@ def _key(relation: Relation, name: str) -> pa.Array:
     if name not in names:
         raise unknown_column(name, names, "join")
     column = relation.keys[names.index(name)]
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return decoded(column)
 
 
 def _unified(a: Any, b: Any, where: str) -> tuple[Any, Any]:

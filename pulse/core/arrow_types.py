@@ -65,6 +65,11 @@ def parse_type(name: str) -> pa.DataType:
     return pa.binary(int(match[7]))
 
 
+def decoded(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a column without its dictionary, if it has one."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
 def conform(array: pa.Array | pa.ChunkedArray, type_: pa.DataType, *, column: str) -> pa.Array:
     """Return the column as one array of exactly this type, without a copy where the encoding allows it.
 
@@ -72,8 +77,7 @@ def conform(array: pa.Array | pa.ChunkedArray, type_: pa.DataType, *, column: st
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = decoded(array)
     if array.type == type_:
         # Types compare equal whatever the name of their list items; a cast makes those agree without a copy.
         return array if str(array.type) == str(type_) else array.cast(type_)

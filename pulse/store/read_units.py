@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
+from pulse.core.arrow_types import decoded
 from pulse.core.keys import key_ranks, key_texts
 from pulse.store.manifest import PartFile
 from pulse.store.model import Model
@@ -133,7 +134,7 @@ def _find_cuts(model: Model, shares: int, files: list[str]) -> list[list[int]]:
         keys = read_parquet(model.file(name), columns=names, read_dictionary=texts)
         starts.append(np.append(_starts(keys, names), keys.num_rows))
         firsts = keys.take(pa.array(starts[-1][:-1]))
-        listed.append(pa.table({n: _plain(firsts.column(n)) for n in names}))
+        listed.append(pa.table({n: decoded(firsts.column(n)) for n in names}))
     ranks = _ranks(pa.concat_tables(listed), names)
     rows = np.bincount(ranks, weights=np.concatenate([np.diff(one) for one in starts])).astype(np.int64)
     share_of = (np.cumsum(rows) - rows) * shares // max(int(rows.sum()), 1)
@@ -143,10 +144,6 @@ def _find_cuts(model: Model, shares: int, files: list[str]) -> list[list[int]]:
         seen += len(own) - 1
         cuts.append(own[np.searchsorted(mine, np.arange(shares + 1))].tolist())
     return cuts
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _read_rows(file: pq.ParquetFile, begin: int, end: int, columns: list[str]) -> pa.Table:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.arrow_types import decoded
 from pulse.runtime.accents.compacted_maps import CompactedMaps, steps_of
 from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
@@ -96,7 +97,7 @@ def decode_keys(table: pa.Table) -> pa.Table:
     """Decode dictionary-encoded keys."""
     for place, one in enumerate(table.schema):
         if pa.types.is_dictionary(one.type):
-            table = table.set_column(place, one.name, table.column(place).cast(one.type.value_type))
+            table = table.set_column(place, one.name, decoded(table.column(place)))
     return table
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch, format_instant, to_microseconds
+from pulse.core.arrow_types import decoded
 from pulse.datasets.counts import REASON, Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
@@ -298,7 +299,7 @@ class _GrowingFile:
     def write(self, table: pa.Table | None) -> None:
         if table is None:
             return
-        table = pa.table({n: _plain(table.column(n)) for n in table.column_names})
+        table = pa.table({n: decoded(table.column(n)) for n in table.column_names})
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.unlink(missing_ok=True)
@@ -327,7 +328,3 @@ class _GrowingFile:
             self._writer.close()
             self._temporary.replace(self._path)
             self._writer = None
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
