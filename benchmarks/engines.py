@@ -21,6 +21,7 @@ from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
+from pulse.core.instants import EARLIEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import begins, ending_after, ends
 from pulse.operators.fit.fitter import Fitter
@@ -32,7 +33,7 @@ from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.continuous_query import FAR, RETENTION_MARGIN, ContinuousQuery
+from pulse.runtime.incremental.continuous_query import RETENTION_MARGIN, ContinuousQuery
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
 
@@ -75,7 +76,7 @@ class Answering:
         self.leaves = tuple(dict.fromkeys(scans(self.continuous.plan)))
         assert query.rate is not None
         self.rate = query.rate
-        self.kept, self.upto = Relation.empty(columns), -FAR
+        self.kept, self.upto = Relation.empty(columns), EARLIEST
         self.emitted: list[pa.RecordBatch] = []
 
     def take(self, segments: Relation, upto: int) -> None:
@@ -84,7 +85,7 @@ class Answering:
             self.kept = Relation.concat([self.kept, segments]).merged() if len(self.kept) else segments
         if upto // self.rate <= self.upto // self.rate:
             return
-        since = max(self.upto, -FAR + self.continuous.radius + RETENTION_MARGIN)
+        since = max(self.upto, EARLIEST + self.continuous.radius + RETENTION_MARGIN)
         recent = clip(self.kept, since - self.continuous.radius - RETENTION_MARGIN, upto + 1)
         inputs: dict[Node, Relation] = {leaf: as_scanned(recent, leaf) for leaf in self.leaves}
         evaluation = FragmentEvaluation(inputs, possible=self.query.possible)
@@ -151,7 +152,7 @@ class Modelling:
         newest = np.maximum.reduceat(ends(relation), relation.offsets[:-1]).tolist()
         names = zip(*(key.to_pylist() for key in relation.keys), strict=True)
         self.known.update(zip(names, newest, strict=True))
-        self.answering.take(relation, min(self.known.values()) if len(self.known) == self.keys else -FAR)
+        self.answering.take(relation, min(self.known.values()) if len(self.known) == self.keys else EARLIEST)
 
 
 def segments_of(spec: FitSpec, tuples: pa.Table) -> Relation:

@@ -16,8 +16,9 @@ from pulse.core.keys import key_texts
 from pulse.core.regions import Regions
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.operators.fit.spec import FitSpec
-from pulse.operators.incremental.delta import Changed, extents
+from pulse.operators.incremental.delta import Changed
 from pulse.operators.refit.api import Refitted, refit, without_drift
 from pulse.runtime.incremental.view import IncrementalView, ViewUpdate
 from pulse.stream.revisions import Revisions

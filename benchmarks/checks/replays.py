@@ -19,10 +19,10 @@ from pulse.benchmarks.checks.comparisons import rows_of
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.instants import EARLIEST
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.query import Query
-from pulse.runtime.incremental.continuous_query import FAR
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
 
@@ -78,7 +78,7 @@ def predicted(
     asked = replace(query, possible=True)
     running, found = Prediction(predictor(asked)), []
     (stream,) = running.predictor.specs
-    upto = -FAR
+    upto = EARLIEST
     for i, batch in enumerate(batches):
         running.push({stream: batch})
         assert running.state is not None

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.operators.incremental.base import UPSTREAM
-from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, extents
+from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges
 from pulse.operators.incremental.derived_keys import DerivedKeys
 
 if TYPE_CHECKING:

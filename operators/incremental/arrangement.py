@@ -19,11 +19,12 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.instants import EARLIEST
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.regions import Regions
 from pulse.core.time import format_duration, format_instant
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.operators.incremental.arrangement_buffers import KeyBuffers
 from pulse.operators.incremental.arrangement_splice import Hulls
 from pulse.operators.incremental.delta import (
@@ -33,7 +34,6 @@ from pulse.operators.incremental.delta import (
     Delta,
     KeyRanges,
     concat_ranges,
-    extents,
     hull,
     keys_at,
 )
@@ -263,7 +263,7 @@ class ConnectionPoint:
         self.since = watermark - self.keep
         n = self.groups
         oldest = np.full(n, self.since - _SHORTER, np.int64)
-        ever = KeyRanges(np.arange(n), oldest, np.full(n, 1 << 62))
+        ever = KeyRanges(np.arange(n), oldest, np.full(n, LATEST))
         self._rows.begin = self._locate(ever)[:, 0].copy()
 
     def replacement_delta(self, code: IntArray, old: Relation, new: Relation) -> Delta:

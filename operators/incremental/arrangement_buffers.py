@@ -22,7 +22,8 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
-from pulse.operators.incremental.delta import concat_ranges, extents
+from pulse.operators.data.updates import extents
+from pulse.operators.incremental.delta import concat_ranges
 
 Column = npt.NDArray[Any]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.instants import gaps, split, tolerances
+from pulse.core.instants import ceil_microsecond, floor_microsecond, gaps, split, tolerances
 from pulse.operators.data.relation import Relation
 
 Data = Mapping[str, Any]
@@ -79,8 +79,8 @@ class Hulls:
     @property
     def around(self) -> tuple[IntArray, IntArray]:
         """Return enclosing ranges in whole microseconds."""
-        start = self.begin.ref + np.floor(self.begin.offset * 1e6).astype(np.int64) - 1
-        return start, self.end.ref + np.ceil(self.end.offset * 1e6).astype(np.int64) + 1
+        start = floor_microsecond(*self.begin) - 1
+        return start, ceil_microsecond(*self.end) + 1
 
     def trimmed(self, places: IntArray, data: Data) -> IntArray:
         """Drop rows at ``places`` that only touch a hull: rounding to microseconds included them."""

@@ -18,6 +18,7 @@ from pulse.core.columns import Columns
 from pulse.core.expression import Expression
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.operators.incremental.arrangement import ConnectionPoint
 from pulse.operators.incremental.arrangement_buffers import bare
 from pulse.operators.incremental.costs import Costs
@@ -28,7 +29,6 @@ from pulse.operators.incremental.delta import (
     by_ranges,
     changed_apart,
     changed_rows,
-    extents,
 )
 from pulse.operators.node import Node
 from pulse.operators.reach import NONE, Reach

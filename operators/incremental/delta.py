@@ -23,6 +23,7 @@ from pulse.core.regions import Regions
 from pulse.kernels.pieces.diff import diff_runs
 from pulse.kernels.pieces.range_lookup import merge_ranges
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.operators.output.diff import TOLERANCE
 
 END_MARGIN = 2
@@ -153,13 +154,6 @@ def concat_ranges(ranges: IntArray) -> tuple[IntArray, IntArray]:
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return np.repeat(ranges[:, 0] - offsets[:-1], counts) + np.arange(offsets[-1]), offsets
-
-
-def extents(relation: Relation) -> tuple[IntArray, IntArray]:
-    """Return where rows begin and end in whole microseconds, rounded outward; a point spans one."""
-    start = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
-    end = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
-    return start, np.maximum(end, start + 1)
 
 
 # -- which rows changed -----------------------------------------------------------------------------------------

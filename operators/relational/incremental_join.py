@@ -16,6 +16,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE
 from pulse.kernels.pieces.align import Cells
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.operators.incremental.base import DOWNSTREAM, UPSTREAM, IncrementalOperator
 from pulse.operators.incremental.delta import (
     END_MARGIN,
@@ -23,7 +24,6 @@ from pulse.operators.incremental.delta import (
     Delta,
     KeyRanges,
     changed_apart,
-    extents,
 )
 from pulse.operators.relational.equi_join import (
     all_pairs,

@@ -15,8 +15,9 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import extents
 from pulse.operators.incremental.base import ADAPTIVE, DOWNSTREAM, UPSTREAM, IncrementalOperator, overlapping
-from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, changed_rows, extents
+from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, changed_rows
 from pulse.operators.patch.base import Patch
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from pulse.benchmarks.peers.questions import SECOND, Macd
 from pulse.benchmarks.workloads.market import TRADES, Market, predictor
 from pulse.benchmarks.workloads.sea import PLACES, Sea
 from pulse.core.columns import Columns
+from pulse.core.instants import EARLIEST
 from pulse.language import parse
 from pulse.operators.fit.spec import FitSpec
-from pulse.runtime.incremental.continuous_query import FAR
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_modelling_tells_what_its_segments_do_up_to_the_key_that_is_known_least(
 
 def test_nothing_is_told_before_every_key_is_known(macd):
     running = Answering(macd, Columns.of(TRADES))
-    running.take(segments_of(FitSpec.of(TRADES, error="1%"), Market("generated", 500).table), -FAR)
+    running.take(segments_of(FitSpec.of(TRADES, error="1%"), Market("generated", 500).table), EARLIEST)
     assert running.emitted == []
 
 

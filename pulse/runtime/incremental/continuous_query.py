@@ -21,6 +21,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT, LIKELY
 from pulse.core.columns import Columns
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ends, in_other, is_over, keys_in
 from pulse.operators.inversion.needs import positions
@@ -36,7 +37,6 @@ from pulse.runtime.predict.unknown_keys import Ends, bounded_only, ends_known, e
 from pulse.runtime.predict.unknown_keys import followed as followed
 from pulse.validation.revisions.replay import KeyRevision, replaced
 
-FAR = 1 << 62
 RETENTION_MARGIN = 1_000_000  # microseconds kept beyond the windows' reach, against rounding at their ends
 
 
@@ -47,7 +47,7 @@ class ContinuousQueryState:
 
     streams: Mapping[str, Relation]
     results: Relation
-    watermark: int = -FAR
+    watermark: int = EARLIEST
     lagging: bool = False  # whether results of lagging keys are included
 
 
@@ -131,14 +131,14 @@ class ContinuousQuery:
         if not self.separates_keys:  # keys that are known again changed from when they became unknown
             for stream, (keys, at) in starts.items():
                 before = ends_known(state.streams[stream])
-                starts[stream] = keys, np.minimum(at, _known(keys, before, FAR, len(at)))
+                starts[stream] = keys, np.minimum(at, _known(keys, before, LATEST, len(at)))
         if not (self.separates_keys and state.lagging):
             starts = {
                 stream: (keys, np.maximum(at, state.watermark)) for stream, (keys, at) in starts.items()
             }
         since = min(int(at.min()) for _, at in starts.values())
         named = {stream: one.without_empty_groups().keys for stream, one in updates.items()}
-        return self._solved(results, streams, changed, (since, FAR), named, starts)
+        return self._solved(results, streams, changed, (since, LATEST), named, starts)
 
     def revise(
         self, state: ContinuousQueryState, revised: Mapping[str, KeyRevision], updates: Mapping[str, Relation]
@@ -156,7 +156,7 @@ class ContinuousQuery:
             streams[stream], changed[stream] = apply_updates(streams[stream], new, voids=True)
         since = max(min(int(one.since.min()) for one in revised.values()), state.watermark)
         last = max(int(one.until.max()) for one in revised.values())
-        until = min(last, FAR - self.radius - RETENTION_MARGIN) + self.radius + RETENTION_MARGIN
+        until = min(last, LATEST - self.radius - RETENTION_MARGIN) + self.radius + RETENTION_MARGIN
         marks = {stream: _among(streams[stream], one) for stream, one in keys.items()}
         results, solved = self._solved(state.results, streams, marks, (since, max(since, until)), keys)
         if some:
@@ -192,8 +192,8 @@ class ContinuousQuery:
         changes = difference(selected(before, self.output), selected(new, self.output))
         stays = [
             results.select_groups(np.flatnonzero(~touched)),
-            clip_groups(held, np.full(held.groups, -FAR), old_from),
-            *([clip(held, until, FAR)] if until < FAR else []),
+            clip_groups(held, np.full(held.groups, EARLIEST), old_from),
+            *([clip(held, until, LATEST)] if until < LATEST else []),
         ]
         return Relation.concat([*stays, new]).merged(), Solved(changes, count, new, evaluation)
 
@@ -231,7 +231,7 @@ class ContinuousQuery:
 
     def recent(self, relation: Relation, instant: int) -> Relation:
         """Return the segments that results from an instant on depend on."""
-        return clip(relation, instant - self.radius - RETENTION_MARGIN, FAR).without_empty_groups()
+        return clip(relation, instant - self.radius - RETENTION_MARGIN, LATEST).without_empty_groups()
 
     # -- solving again --------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class ContinuousQuery:
         since: int,
         home: Homes | None = None,
         *,
-        until: int = FAR,
+        until: int = LATEST,
     ) -> tuple[Relation, int, FragmentEvaluation | None]:
         """Solve the results from ``since`` on that depend on changed keys.
 
@@ -338,15 +338,15 @@ class ContinuousQuery:
         cannot be derived from it."""
         if not self.separates_keys:
             return np.full(results.groups, unknown)
-        found = np.full(results.groups, FAR)
+        found = np.full(results.groups, LATEST)
         for leaf in dict.fromkeys(scans(self.plan)):
             if leaf.stream in instants:
                 columns = self._keys_of(results, leaf)
                 one = np.full(results.groups, unknown)
                 if columns is not None:
-                    one = _known(columns, instants[leaf.stream], FAR, results.groups)
+                    one = _known(columns, instants[leaf.stream], LATEST, results.groups)
                 found = np.minimum(found, one)
-        return np.where(found == FAR, other, found)
+        return np.where(found == LATEST, other, found)
 
 
 def _radius(node: Node) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.instants import LATEST
 from pulse.kernels.validate import key_state
 from pulse.operators.relational.scan import scans
 from pulse.runtime.jobs.alerts import Key, Party, Seen
 from pulse.runtime.predict.spec import Predictor
-from pulse.runtime.predict.unknown_keys import NEVER, followed
+from pulse.runtime.predict.unknown_keys import followed
 from pulse.validation.online.validator import Validator
 
 
@@ -35,7 +36,7 @@ def seen_table(validator: Validator) -> pa.Table:
     A key that has ended (:mod:`pulse.validation.online.ended_keys`) is complete: no tuple of it is awaited.
     """
     ints = validator.state.ints
-    last = np.where(ints[:, key_state.STARTED] != 0, ints[:, key_state.LAST], NEVER)
+    last = np.where(ints[:, key_state.STARTED] != 0, ints[:, key_state.LAST], LATEST)
     return pa.table([*validator.keys, pa.array(last)], [*validator.spec.schema.key_names, "last"])
 
 

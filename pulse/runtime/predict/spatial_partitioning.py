@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Constant
+from pulse.core.instants import EARLIEST, LATEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ending_after, keys_in
 from pulse.operators.node import Node
@@ -41,7 +42,6 @@ from pulse.operators.relational.spatial_grid import (
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import (
-    FAR,
     RETENTION_MARGIN,
     ContinuousQuery,
     ContinuousQueryState,
@@ -229,7 +229,7 @@ class PlaceSolver:
             floor = self.state.watermark  # results behind the watermark are final
             mine = since.setdefault(stream, {})
             for one in notices:  # a key that is revised and then ended has two notices
-                mine[one.key] = min(max(one.since, floor), mine.get(one.key, FAR))
+                mine[one.key] = min(max(one.since, floor), mine.get(one.key, LATEST))
             ranges = self.ranges.setdefault(stream, {})
             gone = {one.key for one in notices if one.range is None or one.enters}
             for one in notices:
@@ -241,18 +241,18 @@ class PlaceSolver:
             streams[stream], _ = apply_updates(held.select_groups(_ints(stays)), relation)
         for stream, keys in since.items():
             changed[stream] = np.array([key in keys for key in _keys(streams[stream])], bool)
-        first = min((at for keys in since.values() for at in keys.values()), default=FAR)
+        first = min((at for keys in since.values() for at in keys.values()), default=LATEST)
         found, solved, _ = query.solve(streams, changed, first, self._home)
         touched, begins = self._since(self.state.results, since)
         before = self.state.results.select_groups(np.flatnonzero(touched))
         begins = begins[touched]
         _, new_begins = self._since(found, since)
-        new = clip_groups(found, new_begins, np.full(found.groups, FAR))
-        old = clip_groups(before, begins, np.full(before.groups, FAR))
+        new = clip_groups(found, new_begins, np.full(found.groups, LATEST))
+        old = clip_groups(before, begins, np.full(before.groups, LATEST))
         changes = difference(selected(old, query.output), selected(new, query.output))
         results = [
             self.state.results.select_groups(np.flatnonzero(~touched)),
-            clip_groups(before, np.full(before.groups, -FAR), begins),
+            clip_groups(before, np.full(before.groups, EARLIEST), begins),
             new,
         ]
         self.state = ContinuousQueryState(streams, Relation.concat(results).merged(), self.state.watermark)
@@ -275,12 +275,12 @@ class PlaceSolver:
 
     def _since(self, results: Relation, since: Mapping[str, Mapping[Key, int]]) -> tuple[BoolArray, IntArray]:
         """The mask of pairs with a changed key, and the instant of the first change of either key."""
-        begin = np.full(results.groups, FAR)
+        begin = np.full(results.groups, LATEST)
         for _, leaf, _ in self.partitioning.sides():
             known = since.get(leaf.stream, {})
             keys = self.partitioning.keys_at(results, leaf, self.partitioning.query.plan)
-            begin = np.minimum(begin, np.array([known.get(key, FAR) for key in keys], np.int64))
-        return begin < FAR, begin
+            begin = np.minimum(begin, np.array([known.get(key, LATEST) for key in keys], np.int64))
+        return begin < LATEST, begin
 
 
 def coalesced(parts: Iterable[tuple[pa.Table, int]], query: ContinuousQuery) -> list[tuple[pa.Table, int]]:

@@ -27,6 +27,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT, LIKELY, UNBOUNDED
 from pulse.core.expression import TRUE, Arithmetic, Expression, Function, columns_of, walk
+from pulse.core.instants import LATEST, nearest_microsecond
 from pulse.core.keys import key_ranks
 from pulse.kernels.instants import GRAIN
 from pulse.operators.data.relation import Relation
@@ -36,8 +37,6 @@ from pulse.operators.node import Node
 from pulse.operators.node import walk as nodes
 from pulse.operators.relational.scan import Scan, scans
 from pulse.runtime.execution.scan import of_keys
-
-NEVER = 1 << 62
 
 
 class Ends(NamedTuple):
@@ -61,8 +60,8 @@ def ends_known(stream: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
     some = stream.without_empty_groups()
     last = some.offsets[1:] - 1
     end = np.where(some.certainty == ABSENT, some.lo, some.hi)[last]
-    at = some.ref[last] + np.rint(end * 1e6).astype(np.int64)
-    return some.keys, np.where(is_over(some)[last], NEVER, at)
+    at = nearest_microsecond(some.ref[last], end)
+    return some.keys, np.where(is_over(some)[last], LATEST, at)
 
 
 def bounded_only(plan: Node) -> bool:
@@ -80,11 +79,11 @@ def downgrade_unknown(
     made: Relation, node: Node, unknown: Mapping[Node, Ends], *, left_out: bool
 ) -> Relation:
     """Downgrade, or with ``left_out`` remove, the rows of an aggregate from when on a key that may take part is unknown."""
-    since = np.full(made.groups, NEVER)
+    since = np.full(made.groups, LATEST)
     for leaf in dict.fromkeys(scans(node)):
         if leaf in unknown:
             since = np.minimum(since, _since(made, node, unknown[leaf]))
-    if not len(made) or (since == NEVER).all():
+    if not len(made) or (since == LATEST).all():
         return made
     at = np.clip((since[made.group] - made.ref) / 1e6, -1e12, 1e12)
     after = made.lo >= at - GRAIN
@@ -119,7 +118,7 @@ def without_bound(results: Relation) -> Relation:
 def _since(made: Relation, node: Node, ends: Ends) -> IntArray:
     """Per group of an aggregate, the instant from which a key of a scan that may take part in it is unknown."""
     if not len(ends.at):
-        return np.full(made.groups, NEVER)
+        return np.full(made.groups, LATEST)
     own, mine, theirs = made.columns.key_names, [], []
     for name, column in ends.keys.items():
         output = followed(node.inputs[0], name)
@@ -131,7 +130,7 @@ def _since(made: Relation, node: Node, ends: Ends) -> IntArray:
         return np.full(made.groups, ends.at.min())
     joined = [pa.concat_arrays([a, b]) for a, b in zip(mine, theirs, strict=True)]
     ranks = key_ranks(joined, made.groups + len(ends.at))
-    first = np.full(int(ranks.max(initial=0)) + 1, NEVER)
+    first = np.full(int(ranks.max(initial=0)) + 1, LATEST)
     np.minimum.at(first, ranks[made.groups :], ends.at)
     found: IntArray = first[ranks[: made.groups]]
     return found
