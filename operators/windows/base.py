@@ -64,9 +64,8 @@ class WindowFunction:
 
     # -- inversion ------------------------------------------------------------------------------------------
 
-    @property
-    def gain(self) -> float:
-        """Return how many times the bound of its argument that of a result may be."""
+    def gain(self, relation: Relation) -> float:
+        """Return how many times the bound of its argument, in this input, that of a result may be."""
         return 1.0
 
     def input_fit(self, fit: Fit, seconds: float | None) -> Fit:

@@ -118,8 +118,7 @@ class Integral(WindowFunction):
 
     # -- inversion ------------------------------------------------------------------------------------------
 
-    @property
-    def gain(self) -> float:
+    def gain(self, relation: Relation) -> float:
         return self.size / 1e6 if self.function == "sum" else 1.0
 
     def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
@@ -128,7 +127,7 @@ class Integral(WindowFunction):
             return UNKNOWN
         if seconds is None:
             return UNKNOWN if self.function == "sum" else Fit(fit.error)
-        average = fit.error / self.gain
+        average = fit.error / seconds if self.function == "sum" else fit.error
         return Fit(average, average * seconds / 2)
 
     # -- accents --------------------------------------------------------------------------------------------

@@ -184,9 +184,12 @@ class PointWindow(WindowFunction):
 
     # -- inversion ------------------------------------------------------------------------------------------
 
-    @property
-    def gain(self) -> float:
-        return self.size / 1e6 if self.function == "sum" else 1.0
+    def gain(self, relation: Relation) -> float:
+        """Return for a sum the number of tuples in the fullest window, each of which errs."""
+        if self.function != "sum":
+            return 1.0
+        spans = window_pieces(self._instants(relation), relation.offsets, self.size)
+        return float((spans.head - spans.tail).max(initial=1))
 
     def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
         # The number of tuples decides the error of a sum.

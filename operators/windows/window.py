@@ -156,11 +156,11 @@ class Window(Aggregate):
         return self.operator.input_fit(fit, seconds)
 
     def invert(self, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:
-        gain = self.operator.gain
+        gain = self.operator.gain(inversion.segments(self.input))
         return super().invert(inversion, relation, {name: need / gain for name, need in needs.items()})
 
     def volatility(self, known: Volatilities, relation: Relation) -> Needs:
-        gain = self.operator.gain
+        gain = self.operator.gain(known.segments(self.input))
         return {name: values * gain for name, values in super().volatility(known, relation).items()}
 
     # -- accents --------------------------------------------------------------------------------------------

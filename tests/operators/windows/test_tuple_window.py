@@ -12,13 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.core.bounds import Absolute
 from pulse.core.columns import Columns
 from pulse.operators.across.gather import Gather
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.fit.points import APART
 from pulse.operators.output.sampling import sample
+from pulse.operators.relational.scan import Scan
 from pulse.operators.windows.tuple_window import FUNCTIONS, PointWindow
+from pulse.operators.windows.window import Window
+from pulse.runtime.execution.evaluator import FragmentEvaluation
+from pulse.validation.inversion.inverter import invert
 from tests import naive
 from tests.operators.contract import check_valid
 
@@ -56,6 +61,15 @@ def rows_of(codes: tuple[int, ...] = (3,), bounds: tuple[float, ...] = (0.0,)) -
         st.sampled_from("ab"), st.integers(0, 30), value, st.sampled_from(bounds), st.sampled_from(codes)
     )
     return st.lists(row, max_size=9)
+
+
+def test_a_bound_on_a_sum_is_shared_by_the_tuples_of_the_fullest_window() -> None:
+    relation = points([("a", t, 1.0, 0.0, 3) for t in (0, 1, 1, 2, 9)] + [("b", 5, 1.0, 0.0, 3)])
+    scan = Scan("S", "S", COLUMNS)
+    window = Window(scan, "sum", "S.x", "w", 3, None)
+    evaluation = FragmentEvaluation({scan: relation.prefixed("S")})
+    bounds = invert(window, {"w": Absolute(1.0)}, evaluation.segments)["S"]
+    assert bounds.of((pa.array(["a", "b"]), pa.array(["A", "B"])))["x"].tolist() == [0.25, 0.25]
 
 
 def at_closing(made: Relation, key: str, t: int) -> list[tuple[float, float, int]]:
