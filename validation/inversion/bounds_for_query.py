@@ -21,7 +21,7 @@ from pulse.operators.relational.scan import scans
 from pulse.plan.query import Query
 from pulse.plan.required_fit import required_fit
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.inversion.inverter import absolute_bounds, invert
+from pulse.validation.inversion.inverter import absolute_bounds, bounds_by_column, invert
 from pulse.validation.inversion.volatility import Evaluate
 
 
@@ -47,7 +47,7 @@ def for_query(
     """
     if not query.errors:
         raise NoBoundError("the query states no bound to fit for; add ERROR WITHIN … to it")
-    bounds = _bounds(query)
+    bounds = bounds_by_column(query.plan, query.errors)
     fixed = _absolute(query.plan, bounds, evaluate)
     found = required_fit(query, fixed) if fixed else {}
     if evaluate is not None:
@@ -62,16 +62,6 @@ def for_query(
     out: dict[str, dict[str, Fit]] = {}
     for stream, name in (*found, *decided):
         out.setdefault(stream, {})[name] = found.get((stream, name), UNKNOWN)
-    return out
-
-
-def _bounds(query: Query) -> dict[str, tuple[ErrorBound, ...]]:
-    modelled = query.plan.columns.modelled
-    out: dict[str, tuple[ErrorBound, ...]] = {}
-    for name, bound in query.errors:
-        assert isinstance(bound, ErrorBound), "parameters are bound"
-        for one in modelled if name is None else (name,):
-            out[one] = (*out.get(one, ()), bound)
     return out
 
 

@@ -2,22 +2,9 @@
 
 Every node's output has, per key and modelled column, a *need*: the largest error that keeps the query's bounds; infinite where
 nothing depends on it, NaN where it is still unknown (a window not yet full, a key without a partner). The needs of a node's
-inputs follow from those of its output, operator by operator (``Node.invert``):
-
-========== =======================================================================================================
-project    unchanged through names (*translations*); through expressions by their forward rules and the split
-           (:mod:`~pulse.validation.inversion.error_propagation`, :mod:`~pulse.validation.inversion.apportion`)
-filter     passed on where a key has results. The predicate's columns (*inferences*) get a share of its margin, the slack
-           where there is no result and the depth where there is one, or of the query's tolerance where that is larger
-           (:mod:`~pulse.validation.inversion.predicate`)
-join       passed on to the sides; its condition as a filter, over all pairs whose keys can match
-           (:mod:`~pulse.operators.relational.join_inversion`); progressive filling then distributes what the smallest shares
-           leave (:mod:`~pulse.operators.inversion.max_min_fill`)
-window     ``avg``, ``min``, ``max``: passed on; ``sum``: divided by the window's seconds
-across     :mod:`~pulse.operators.across.inversion`
-union      passed on to the member that a key came from
-mirror     the smaller of a pair and its mirror image, each column's from where it was exchanged to
-========== =======================================================================================================
+inputs follow from those of its output, operator by operator (``Node.invert``): through names and expressions, and by the
+decisions of predicates, whose columns (*inferences*) get a share of their margin: the slack where there is no result and the
+depth where there is one, or of the query's tolerance where that is larger (:mod:`~pulse.validation.inversion.predicate`).
 
 A column that several nodes use must satisfy all of them: at a scan the smallest need counts. Keys of unknown need, and keys yet
 to come, get the smallest known need of the stream's attribute, or else the bound that holds for any data
@@ -34,7 +21,7 @@ both it and the true output exist. Below an aggregate across keys, it also requi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,7 +30,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray
 from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
 from pulse.core.errors import unknown_column
-from pulse.core.expression import Expression
+from pulse.core.expression import Expression, Parameter
 from pulse.kernels.polynomial.extrema import bounds as extrema
 from pulse.operators.data.relation import Relation
 from pulse.operators.inversion.needs import Needs, gather, group_min, positions, smaller
@@ -79,7 +66,7 @@ def invert(
     volatility : volatility of each key's attributes per stream, in any one unit, default None (all equal)
     inferences : whether the existence of results counts and not only their values, default True
     """
-    column_bounds = _by_column(plan, bounds)
+    column_bounds = bounds_by_column(plan, bounds.items())
     known = Volatility(evaluate, volatility)
     walk = PlanInversion(evaluate, get(split), known, _tolerance(plan, bounds), inferences)
     root = evaluate(plan)
@@ -88,10 +75,14 @@ def invert(
     return {stream: _allotment(stream, uses, static) for stream, uses in walk.found.items()}
 
 
-def _by_column(plan: Node, bounds: Mapping[str | None, ErrorBound]) -> dict[str, tuple[ErrorBound, ...]]:
+def bounds_by_column(
+    plan: Node, bounds: Iterable[tuple[str | None, ErrorBound | Parameter]]
+) -> dict[str, tuple[ErrorBound, ...]]:
+    """Return all bounds of each modelled column of a plan's output; None stands for all columns."""
     modelled = plan.columns.modelled
     out: dict[str, tuple[ErrorBound, ...]] = {}
-    for name, bound in bounds.items():
+    for name, bound in bounds:
+        assert isinstance(bound, ErrorBound), "parameters are bound"
         if name is not None and name not in modelled:
             raise unknown_column(name, modelled, "the query's modelled columns")
         for one in modelled if name is None else (name,):
