@@ -29,11 +29,15 @@ def radius(plan: Node) -> Reach:
     >>> radius(Window(Window(scan, "avg", "S.x", "a", 3, None), "avg", "a", "b", 4, None))
     Reach(before=7, after=7)
     """
+    return farthest(plan).plus(_back(plan))
+
+
+def farthest(plan: Node) -> Reach:
+    """Return how far before and after a change of a stream results can change, on the longest path."""
     far = NONE
-    for found in _reaches(plan).get(plan, {}).values():
+    for found in _reaches(plan)[plan].values():
         far = far.over(found)
-    back = _back(plan)
-    return Reach(far.before + back.before, far.after + back.after)
+    return far
 
 
 def margins(plan: Node) -> dict[Node, Reach]:

@@ -35,11 +35,13 @@ def spans_of(regions: Sequence[Regions]) -> tuple[tuple[int, int], ...]:
 def overlapping(relation: Relation, spans: Spans) -> Relation:
     """Return the whole rows that overlap one of the spans."""
     start, end = extents(relation)
-    rows = np.flatnonzero(_meets(start, end, np.array(spans, np.int64).reshape(-1, 2)))
+    rows = np.flatnonzero(meets(start, end, spans))
     return relation if len(rows) == len(relation) else relation.take(rows).without_empty_groups()
 
 
-def _meets(start: IntArray, end: IntArray, spans: IntArray) -> BoolArray:
+def meets(start: IntArray, end: IntArray, spans: Spans | IntArray) -> BoolArray:
+    """Return which ranges overlap one of the spans."""
+    spans = np.asarray(spans, np.int64).reshape(-1, 2)
     at = np.searchsorted(spans[:, 1], start, side="right")
     begins = np.append(spans[:, 0], LATEST)[at]
     found: BoolArray = begins < end
@@ -64,7 +66,7 @@ def reaching(relation: Relation, regions: Regions) -> BoolArray:
     kept = np.zeros(len(relation), bool)
     for g in np.flatnonzero(last > first).tolist():
         rows = slice(int(relation.offsets[g]), int(relation.offsets[g + 1]))
-        kept[rows] = _meets(start[rows], end[rows], spans[first[g] : last[g]])
+        kept[rows] = meets(start[rows], end[rows], spans[first[g] : last[g]])
     return kept
 
 

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
-from pulse.core.instants import LATEST
+from pulse.core.instants import LATEST, ceil_microsecond, floor_microsecond
 from pulse.core.regions import Regions
 from pulse.core.time import parse_instant
 from pulse.operators.data.relation import Relation
@@ -29,17 +30,18 @@ from pulse.operators.node import Node, PlanError
 from pulse.operators.output.diff import change_schema, difference
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.tuple_diff import tuple_difference
-from pulse.operators.reach import NONE, Reach
+from pulse.operators.reach import Reach
 from pulse.operators.relational.scan import Scan, change_scans, scans
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
+from pulse.plan.radius import farthest
 from pulse.plan.versions import checked
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.execution.bound_plan import RateError, at_versions
 from pulse.runtime.execution.evaluator import FragmentEvaluation
-from pulse.runtime.execution.region_scan import Spans, read_around, spans_of
+from pulse.runtime.execution.region_scan import Spans, meets, read_around, spans_of
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import selected
 from pulse.store.model_ref import ModelRef
@@ -88,7 +90,7 @@ class VersionDiff:
     @cached_property
     def reach(self) -> Reach:
         """Return how far before and after an input change results can change."""
-        return _reach(self.plan)
+        return farthest(self.plan)
 
     @property
     def columns(self) -> Columns:
@@ -184,7 +186,7 @@ def prepare_revised(
     tuples : whether the results are tuples, else segments
     version : the later version, default the newest
     as_of : the later time, instead of ``version``
-    mode : the mode of the incremental view; None: evaluate both versions side by side
+    mode : the mode of the incremental view, reported then; None: upstream
     evolution : how accents are treated
     """
     rate = query.rate if tuples else None
@@ -238,17 +240,23 @@ def _results(job: VersionDiff, streams: Mapping[str, Relation], accents: JobAcce
     samples = evaluation.samples(plan, job.rate)
     samples = samples if output_units is None else output_units.samples(samples)
     batch = to_tuples(samples, job.query.select, possible=job.query.possible)
-    return _tuples_within(pa.Table.from_batches([batch]), job)
+    return within(pa.Table.from_batches([batch]), job)
 
 
-def _tuples_within(table: pa.Table, job: VersionDiff) -> pa.Table:
-    times = table.column(job.columns.time).combine_chunks()
-    if isinstance(times, pa.ChunkedArray):
-        times = pa.concat_arrays(times.chunks or [pa.array([], times.type)])
-    spans = np.array(job.results, np.int64).reshape(-1, 2)
-    t = times.view(pa.int64()).to_numpy()
-    at = np.searchsorted(spans[:, 1], t, side="right")
-    return table.filter(pa.array(np.append(spans[:, 0], LATEST)[at] <= t))
+def within(table: pa.Table, job: VersionDiff) -> pa.Table:
+    """Drop results, or changes of them, outside the times that may differ."""
+    if job.rate is None:
+        ref = _microseconds(table.column("ref"))
+        start = floor_microsecond(ref, table.column("lo").to_numpy())
+        end = ceil_microsecond(ref, table.column("hi").to_numpy())
+    else:
+        start = end = _microseconds(table.column(job.columns.time))
+    return table.filter(pa.array(meets(start, np.maximum(end, start + 1), job.results)))
+
+
+def _microseconds(column: pa.ChunkedArray) -> IntArray:
+    found: IntArray = column.cast(pa.int64()).to_numpy()
+    return found
 
 
 def within_spans(relation: Relation, spans: Spans) -> Relation:
@@ -307,13 +315,6 @@ def _until(scan: Scan, end: int) -> Scan:
 def _before(regions: Regions, end: int) -> Regions:
     some = regions.take(np.flatnonzero(regions.start < end))
     return replace(some, end=np.minimum(some.end, end))
-
-
-def _reach(node: Node) -> Reach:
-    below = NONE
-    for one in node.inputs:
-        below = below.over(_reach(one))
-    return below.plus(node.reach)
 
 
 def _end_of_key(regions: Regions, at: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,47 +22,37 @@ from pulse.operators.incremental.delta import Changed
 from pulse.operators.node import Node, PlanError, walk
 from pulse.operators.relational.scan import scans
 from pulse.runtime.execution.region_scan import overlapping, reaching
-from pulse.runtime.incremental.version_diff import VersionDiff, side_by_side
+from pulse.runtime.incremental.version_diff import VersionDiff, side_by_side, within
 from pulse.runtime.incremental.view import IncrementalView, Proliferation, ViewUpdate
 
 
 def changes(job: VersionDiff, held: Relation | None = None) -> tuple[pa.Table, Proliferation | None]:
     """Diff the results, and report how the revision spread if a mode was chosen (``job.mode``).
 
-    Where segments differ only in the bound of integrals, both versions are evaluated side by side, since none is shared. So they
-    are for tuples: a window that closes exactly where data ends gives a tuple, but no segment.
+    Both sides are evaluated, and compared, for tuples: they are the values at their instants, where a window closes or a
+    predicate begins to hold, which segments around them do not give. So they are where the two sides have different units: then
+    all results change, though segments do not.
     """
-    revised = None if job.mode is None else revise_job(job, held)
+    same_units = job.accents[0] == job.accents[1]
+    needs_view = job.rate is None or job.mode is not None
+    revised = revise_job(job, held) if same_units and needs_view else None
+    report = None if revised is None or job.mode is None else revised.report
     if revised is None or job.rate is not None:
-        return side_by_side(job), None if revised is None else revised.report
-    return revised.changes.table.cast(job.schema), revised.report
+        return side_by_side(job), report
+    return within(revised.changes.table.cast(job.schema), job), report
 
 
-class UnsharedRows(NamedTuple):
-    """Masks of the rows that the other relation lacks; ``loosened``: some differ in an integral's bound only."""
+def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate:
+    """Return the changes of the results between the job's versions, which have the same units.
 
-    old: BoolArray
-    new: BoolArray
-    loosened: bool
-
-
-def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate | None:
-    """Return the changes of the results between the job's versions; None where nothing is shared: all bounds or units changed.
-
-    ``held``: old results, under the columns of the query's window (:func:`as_window`).
+    ``held``: old results, under the columns of the query's window (:func:`as_window`). Results are not stored for a later
+    revision: without a mode, they are replayed.
     """
-    assert job.mode is not None
-    if job.accents[0] != job.accents[1]:
-        return None  # all results change units
     (old, accents), (new, _) = job.sides()
-    changed = {}
-    for stream in old:
-        unshared = unshared_rows(old[stream], new[stream])
-        if unshared.loosened:
-            return None
-        changed[stream] = _changed(old[stream], new[stream], unshared)
+    changed = {stream: _changed(old[stream], new[stream]) for stream in old}
     columns = {name: one.columns for name, one in old.items()}
-    view = IncrementalView(job.query, columns, mode=job.mode, output_units=accents.output_units)
+    mode = job.mode or "upstream"
+    view = IncrementalView(job.query, columns, mode=mode, output_units=accents.output_units)
     if held is None:
         view.start(old)
     else:
@@ -73,10 +62,11 @@ def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate | N
     return view.revise(changed)
 
 
-def _changed(old: Relation, new: Relation, unshared: UnsharedRows) -> Changed:
+def _changed(old: Relation, new: Relation) -> Changed:
     """Return the unshared rows, and all points at the same instants: points are identified by their position among these."""
+    sides = tuple(zip((old, new), unshared_rows(old, new), strict=True))
     parts = []
-    for one, mask in ((old, unshared.old), (new, unshared.new)):
+    for one, mask in sides:
         rows = np.flatnonzero(mask)
         start, end = extents(one)
         of_row = pa.array(one.group[rows])
@@ -84,13 +74,13 @@ def _changed(old: Relation, new: Relation, unshared: UnsharedRows) -> Changed:
     regions = Regions.concat(parts).merged()
     gone, come = (
         one.take(np.flatnonzero(mask | (one.is_point & reaching(one, regions)))).without_empty_groups()
-        for one, mask in ((old, unshared.old), (new, unshared.new))
+        for one, mask in sides
     )
     return Changed(regions, gone, come)
 
 
-def unshared_rows(old: Relation, new: Relation) -> UnsharedRows:
-    """Find the rows that are not in both relations: equal means same key, range and model, to the last bit."""
+def unshared_rows(old: Relation, new: Relation) -> tuple[BoolArray, BoolArray]:
+    """Find the rows that are not in both relations: equal means same key, range, model and bounds, to the last bit."""
     both = Relation.concat([old, new]) if len(old) or len(new) else old
     n, m = len(old), len(new)
     ranks = key_ranks(list(both.keys), both.groups)
@@ -101,20 +91,18 @@ def unshared_rows(old: Relation, new: Relation) -> UnsharedRows:
     pair = (side[a] < side[b]) & (code[a] == code[b]) & (both.ref[a] == both.ref[b])
     pair &= (both.lo[a] == both.lo[b]) & (both.hi[a] == both.hi[b])
     a, b = a[pair], b[pair]
-    same = _same(both, a, b)
-    tight = np.ones(len(a), bool)
-    for values in both.drift.values():
-        tight &= values[a] == values[b]
+    shared = _same(both, a, b)
     unshared = np.ones(n + m, bool)
-    shared = same & tight
     unshared[a[shared]] = unshared[b[shared]] = False
-    return UnsharedRows(unshared[:n], unshared[n:], bool((same & ~tight).any()))
+    return unshared[:n], unshared[n:]
 
 
 def _same(rows: Relation, a: IntArray, b: IntArray) -> BoolArray:
     same = rows.certainty[a] == rows.certainty[b]
     for name, c in rows.models.items():
         same &= (c[a] == c[b]).all(axis=1) & (rows.err[name][a] == rows.err[name][b])
+    for values in rows.drift.values():
+        same &= values[a] == values[b]
     for column in rows.unmodelled.values():
         codes = column.dictionary_encode().indices.fill_null(-1).to_numpy()
         same &= codes[a] == codes[b]
