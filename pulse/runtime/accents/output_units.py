@@ -20,6 +20,7 @@ from pulse.core.columns import Columns
 from pulse.core.segment.coefficients import from_padded, to_padded
 from pulse.kernels.pieces.step_maps import cut_at_steps, restate
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import ending_after
 from pulse.operators.output.diff import difference
 from pulse.operators.units.apply_maps import described_columns
 from pulse.runtime.accents.query_units import OutputUnits
@@ -49,7 +50,7 @@ def changes_in_output_units(
         return _diff(query, _in_units(before, held), _in_units(now, after))
     emitted = changes if now is None else _convert_rows(changes, query.output, now)
     since = _first_difference(before, now)
-    touched = held if since is None else _ending_after(held, since)
+    touched = held if since is None else ending_after(held, since)
     if since is None or not len(touched):
         return emitted
     if _only_alters(before) and _only_alters(now):
@@ -78,12 +79,6 @@ def _first_difference(before: OutputUnits | None, now: OutputUnits | None) -> in
     if len(ends) > 1:
         found += [end for end in ends if end is not None]
     return min(found, default=None)
-
-
-def _ending_after(held: Relation, since: int) -> Relation:
-    """The results that extend to an instant or beyond."""
-    late = np.flatnonzero(held.ref + np.ceil(held.hi * 1e6) >= since)
-    return held if len(late) == len(held) else held.take(late)
 
 
 def _in_units(units: OutputUnits | None, relation: Relation) -> Relation:

@@ -138,7 +138,7 @@ class ContinuousQuery:
             }
         since = min(int(at.min()) for _, at in starts.values())
         named = {stream: one.without_empty_groups().keys for stream, one in updates.items()}
-        return self._solved(results, streams, changed, (since, LATEST), named, starts)
+        return self.solve_again(results, streams, changed, (since, LATEST), named, starts)
 
     def revise(
         self, state: ContinuousQueryState, revised: Mapping[str, KeyRevision], updates: Mapping[str, Relation]
@@ -158,7 +158,7 @@ class ContinuousQuery:
         last = max(int(one.until.max()) for one in revised.values())
         until = min(last, LATEST - self.radius - RETENTION_MARGIN) + self.radius + RETENTION_MARGIN
         marks = {stream: _among(streams[stream], one) for stream, one in keys.items()}
-        results, solved = self._solved(state.results, streams, marks, (since, max(since, until)), keys)
+        results, solved = self.solve_again(state.results, streams, marks, (since, max(since, until)), keys)
         if some:
             # All segments are already final, so this does not change the results solved above.
             results, more = self._updated(state, results, streams, changed, some)
@@ -167,23 +167,23 @@ class ContinuousQuery:
             solved = Solved(both, solved.solved + more.solved, fresh)
         return replace(state, streams=streams, results=results), replace(solved, evaluation=None)
 
-    def _solved(
+    def solve_again(
         self,
         results: Relation,
         streams: Mapping[str, Relation],
         changed: Mapping[str, BoolArray],
         span: tuple[int, int],
-        keys: Mapping[str, tuple[pa.Array, ...]] | None = None,
+        keys: Mapping[str, tuple[pa.Array, ...]],
         starts: Instants | None = None,
+        home: Homes | None = None,
     ) -> tuple[Relation, Solved]:
         """Solve again the results in a time span that depend on changed keys; return all results and the changes.
 
-        ``keys``: the changed ones, where some may have no segments left; ``starts``: from when on each has changed.
+        ``keys``: the changed ones, of which some may have no segments left; ``starts``: from when on each has changed. ``home``
+        selects the pairs of a pair join to solve here; None: all.
         """
         since, until = span
-        new, count, evaluation = self.solve(streams, changed, since, until=until)
-        if keys is None:
-            keys = {stream: _chosen(streams[stream], marks) for stream, marks in changed.items()}
+        new, count, evaluation = self.solve(streams, changed, since, home, until=until)
         touched = self._touched(results, new, keys)
         held = results.select_groups(np.flatnonzero(touched))
         old_from, new_from = (self._firsts(one, starts or {}, since, since) for one in (held, new))
@@ -389,12 +389,6 @@ def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolA
     if marks is None:
         return np.zeros(recent.groups, bool)
     return in_other(recent, whole.select_groups(np.flatnonzero(marks)))
-
-
-def _chosen(relation: Relation, marks: BoolArray) -> tuple[pa.Array, ...]:
-    """Return the marked keys."""
-    mask = pa.array(marks)
-    return tuple(column.filter(mask) for column in relation.keys)
 
 
 def _among(relation: Relation, keys: tuple[pa.Array, ...]) -> BoolArray:

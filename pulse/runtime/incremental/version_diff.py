@@ -32,6 +32,7 @@ from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.operators.reach import Reach
 from pulse.operators.relational.scan import Scan, change_scans, scans
+from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments
 from pulse.plan.optimise import optimise
@@ -261,8 +262,6 @@ def _microseconds(column: pa.ChunkedArray) -> IntArray:
 
 def within_spans(relation: Relation, spans: Spans) -> Relation:
     """Clip rows to these times."""
-    from pulse.operators.relational.spatial_grid import clip
-
     parts = [clip(relation, start, end) for start, end in spans]
     return Relation.concat(parts).merged() if parts else Relation.empty(relation.columns)
 

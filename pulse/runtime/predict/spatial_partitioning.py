@@ -18,14 +18,15 @@ no later updates.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import IntArray
+from pulse.core.columns import Columns
 from pulse.core.expression import Constant
-from pulse.core.instants import EARLIEST, LATEST
+from pulse.core.instants import LATEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ending_after, keys_in
 from pulse.operators.node import Node
@@ -35,7 +36,6 @@ from pulse.operators.relational.scan import Scan, scans
 from pulse.operators.relational.spatial_grid import (
     PairHome,
     averaged_reach,
-    clip_groups,
     places,
     places_of_cells,
 )
@@ -47,7 +47,6 @@ from pulse.runtime.incremental.continuous_query import (
     ContinuousQueryState,
     Solved,
     followed,
-    selected,
 )
 from pulse.validation.revisions.replay import KeyRevision, replaced
 
@@ -223,7 +222,7 @@ class PlaceSolver:
     def take(self, messages: Iterable[tuple[str, Relation, tuple[KeyNotice, ...]]]) -> Solved:
         """Apply messages of buckets, each about its own keys, and solve the changes."""
         query = self.partitioning.query
-        streams, changed = dict(self.state.streams), {}
+        streams = dict(self.state.streams)
         since: dict[str, dict[Key, int]] = {}
         for stream, relation, notices in messages:
             floor = self.state.watermark  # results behind the watermark are final
@@ -239,24 +238,15 @@ class PlaceSolver:
             held = streams[stream]
             stays = [group for group, key in enumerate(_keys(held)) if key not in gone]
             streams[stream], _ = apply_updates(held.select_groups(_ints(stays)), relation)
-        for stream, keys in since.items():
-            changed[stream] = np.array([key in keys for key in _keys(streams[stream])], bool)
-        first = min((at for keys in since.values() for at in keys.values()), default=LATEST)
-        found, solved, _ = query.solve(streams, changed, first, self._home)
-        touched, begins = self._since(self.state.results, since)
-        before = self.state.results.select_groups(np.flatnonzero(touched))
-        begins = begins[touched]
-        _, new_begins = self._since(found, since)
-        new = clip_groups(found, new_begins, np.full(found.groups, LATEST))
-        old = clip_groups(before, begins, np.full(before.groups, LATEST))
-        changes = difference(selected(old, query.output), selected(new, query.output))
-        results = [
-            self.state.results.select_groups(np.flatnonzero(~touched)),
-            clip_groups(before, np.full(before.groups, EARLIEST), begins),
-            new,
-        ]
-        self.state = ContinuousQueryState(streams, Relation.concat(results).merged(), self.state.watermark)
-        return Solved(changes, solved, new)
+        starts = {stream: _instants(keys, streams[stream].columns) for stream, keys in since.items()}
+        keys = {stream: one for stream, (one, _) in starts.items()}
+        changed = {stream: keys_in(streams[stream].keys, one) for stream, one in keys.items()}
+        first = min((at for known in since.values() for at in known.values()), default=LATEST)
+        results, solved = query.solve_again(
+            self.state.results, streams, changed, (first, LATEST), keys, starts, self._home
+        )
+        self.state = replace(self.state, streams=streams, results=results)
+        return solved
 
     def advance(self, watermark: int) -> None:
         """Free segments and ranges that no result from the watermark on depends on."""
@@ -272,15 +262,6 @@ class PlaceSolver:
             found = [ranges[key] for key in self.partitioning.keys_at(relation, leaf, side)]
             cells.append(np.array(found, np.int64).reshape(-1, 4))
         return PairHome(self.place, self.partitioning.places, *cells)
-
-    def _since(self, results: Relation, since: Mapping[str, Mapping[Key, int]]) -> tuple[BoolArray, IntArray]:
-        """The mask of pairs with a changed key, and the instant of the first change of either key."""
-        begin = np.full(results.groups, LATEST)
-        for _, leaf, _ in self.partitioning.sides():
-            known = since.get(leaf.stream, {})
-            keys = self.partitioning.keys_at(results, leaf, self.partitioning.query.plan)
-            begin = np.minimum(begin, np.array([known.get(key, LATEST) for key in keys], np.int64))
-        return begin < LATEST, begin
 
 
 def coalesced(parts: Iterable[tuple[pa.Table, int]], query: ContinuousQuery) -> list[tuple[pa.Table, int]]:
@@ -313,6 +294,13 @@ def _key_names(leaf: Scan, query: ContinuousQuery) -> list[str]:
 
 def _keys(relation: Relation) -> list[Key]:
     return list(zip(*(column.to_pylist() for column in relation.keys), strict=True))
+
+
+def _instants(known: Mapping[Key, int], columns: Columns) -> tuple[tuple[pa.Array, ...], IntArray]:
+    """Keys as columns, and the instant of each."""
+    values = zip(*known, strict=True) if known else ((),) * len(columns.key)
+    keys = tuple(pa.array(list(one), type_) for one, (_, type_) in zip(values, columns.key, strict=True))
+    return keys, np.array(list(known.values()), np.int64)
 
 
 def _starts(updates: Relation) -> list[tuple[Key, int]]:
