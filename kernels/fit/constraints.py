@@ -10,9 +10,9 @@ Constraints of a bound ``e`` on the value, with ``e = max(rel * |truth|, floor)`
 
 A bound ``D`` on the integral (``drift``) is one on the model's mean: with ``delta`` the difference of the
 integrals at the segment's start ``s`` and ``I`` the truth's integral from there, ``|delta + mean * (x - s) - I|
-<= D`` asks that a line's value at the middle of ``[s, x]`` lies within ``(I - delta -+ D) / (x - s)``. Between
-the instants at which it is asked the difference swells by at most an eighth of the difference in slope times
-the squared distance; long intervals are therefore asked at several instants.
+<= D`` requires that a line's value at the middle of ``[s, x]`` lies within ``(I - delta -+ D) / (x - s)``. Between
+the instants at which it is checked the difference swells by at most an eighth of the difference in slope times
+the squared distance; long intervals are therefore checked at several instants.
 
 The state of attribute ``a`` is row ``a`` of a 2-D array ``w``; its columns are named below.
 """
@@ -35,14 +35,14 @@ from pulse.kernels.fit.truth_intervals import CONTINUES, FRESH, LINEAR, SAMPLES
 from pulse.kernels.instants import GRAIN, MICROSECONDS
 
 EPS = 2.220446049250313e-16
-# A fit aims a little inside the asked bound, so that rounding (a few units in the last place in each of the
+# A fit aims a little inside the requested bound, so that rounding (a few units in the last place in each of the
 # model's value, the truth's and their difference) cannot carry the result outside.
 _INSIDE = 1.0 - 1e-12
 ROUNDING = 8 * EPS
 # What is added to every magnitude that rounding is counted from: below it results are rounded by an amount, not by a share.
 LEAST = 2.0**-1018
 LONGEST = 65536  # intervals in one segment: bounds what an open segment keeps in memory
-_SHARE = 1.0 / 16  # of the bound on the integral, left for swelling between the instants asked
+_SHARE = 1.0 / 16  # of the bound on the integral, left for swelling between the instants checked
 SPARE = (
     2.0**-10
 )  # of the bound on the integral, left for what a model inherits where parts of a key are put together
@@ -53,19 +53,19 @@ _NEAREST_KINK = 1e-15  # of an interval: nearer to its start is within the round
 _MOST_STOPS = 6
 
 NOT_ASKED = -1.0
-# Columns of w: the tube's own, then what was asked (a pair of bounds is NOT_ASKED when its first number is
+# Columns of w: the tube's own, then the requested bounds (a pair is NOT_ASKED when its first number is
 # negative), …
 REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, TRUTH = TUBE, TUBE + 1, TUBE + 2, TUBE + 3, TUBE + 4
 # … the segment being made: the truth at its start, its integral since (both relative to BASE), the side and
 # place where it failed, the model, …
 BASE, AREA, SIDE, SIDE_X, C0, C1 = TUBE + 5, TUBE + 6, TUBE + 7, TUBE + 8, TUBE + 9, TUBE + 10
 # … and what is known of it: largest deviation, and drift with its rounding, the drift now, the integral of the magnitude since
-# the run began, the largest magnitude of what is not exact, whether an asked bound is exceeded.
+# the run began, the largest magnitude of what is not exact, whether a requested bound is exceeded.
 DEVIATION, DRIFT, DELTA, WEIGHT, MAGNITUDE = TUBE + 11, TUBE + 12, TUBE + 13, TUBE + 14, TUBE + 15
 EXCEEDS = TUBE + 16
 KNOWN = 6  # columns from DEVIATION on
 TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
-# What the newest interval of a step asks at its end: whether anything, where it begins, and its value.
+# What the newest interval of a step requires at its end: whether anything, where it begins, and its value.
 PENDING, PENDING_X, PENDING_Y = TRIAL + KNOWN, TRIAL + KNOWN + 1, TRIAL + KNOWN + 2
 COLUMNS = TRIAL + KNOWN + 3
 
@@ -151,12 +151,12 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
 def _follow_step(w, a, x0, x1, y, lines):
     """Constraints of a ``step`` truth ``y`` on [x0, x1]: how far it can be followed, and the side it fails on.
 
-    What an interval asks at its end is only remembered, and asked together with what the next one asks at the
+    What an interval requires at its end is only stored, and applied together with what the next one requires at the
     same instant: one constraint instead of two. So an interval may turn out too long when the next one comes,
     or at the end (:func:`_flush`).
     """
     before = w[a, PENDING_Y] if w[a, PENDING] != 0.0 else y
-    side = _ask_both(w, a, x0, before, y, lines)
+    side = _require_both(w, a, x0, before, y, lines)
     if side != FITS:
         return (x0 if _flush(w, a, x0, lines) else w[a, PENDING_X]), side
     w[a, PENDING], w[a, PENDING_X], w[a, PENDING_Y] = 1.0, x0, y
@@ -164,7 +164,7 @@ def _follow_step(w, a, x0, x1, y, lines):
 
 
 @step
-def _ask_both(w, a, x, y0, y1, lines):
+def _require_both(w, a, x, y0, y1, lines):
     """Ask at ``x`` for the bounds around two true values; at an exact tie, for the whole of them."""
     rel, floor, base = w[a, REL], w[a, FLOOR], w[a, BASE]
     e0, e1 = _inside(y0 + base, rel, floor), _inside(y1 + base, rel, floor)
@@ -181,22 +181,22 @@ def _ask_both(w, a, x, y0, y1, lines):
 
 @routine
 def _flush(w, a, x, lines):
-    """Ask at ``x`` what the interval before it asks of its end; whether that can be had."""
+    """Apply at ``x`` what the interval before it requires at its end; return whether that is feasible."""
     if w[a, PENDING] == 0.0:
         return True
     w[a, PENDING] = 0.0
-    return _ask_both(w, a, x, w[a, PENDING_Y], w[a, PENDING_Y], lines) == FITS
+    return _require_both(w, a, x, w[a, PENDING_Y], w[a, PENDING_Y], lines) == FITS
 
 
 @step
-def _less_rounding(asked, rounding):
+def _less_rounding(requested, rounding):
     """What to aim at within a bound on the integral: less than it by what rounding may add, if that leaves anything."""
-    return max(asked * (1.0 - 2.0 * SPARE) - rounding, 0.5 * asked)
+    return max(requested * (1.0 - 2.0 * SPARE) - rounding, 0.5 * requested)
 
 
 @routine
-def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
-    """Constraints of a bound on the integral, ``asked`` over [x0, x1] and ``after`` at its end; the side it
+def _follow_integral(w, a, start, x0, y0, x1, y1, requested, after, lines):
+    """Constraints of a bound on the integral, ``requested`` over [x0, x1] and ``after`` at its end; the side it
     fails on.
 
     The truth goes from y0 to y1, both relative to BASE.
@@ -206,21 +206,21 @@ def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
     instants = 1
     size = abs(w[a, BASE]) + max(abs(y0), abs(y1))
     rounding = ROUNDING * (w[a, WEIGHT] + 4.0 * size * (x1 - start))
-    d = _less_rounding(asked, rounding)
+    d = _less_rounding(requested, rounding)
     if lines:
         d *= 1.0 - _SHARE
         if w[a, COUNT] == 0:
             length = x1 - start
             limit = (
-                16.0 * asked / (length * length)
+                16.0 * requested / (length * length)
             )  # a line steeper than the truth by more swells by more than 2 D
             room = d / length + 0.5 * length * limit
             begin = (area + 0.5 * (y0 + y1) * (x1 - x0) - delta) / length - 0.5 * length * slope
             constrain(w, a, start, begin - room, begin + room, lines)
-            swelling = 2.0 * asked
+            swelling = 2.0 * requested
         else:
             swelling = steepest(w, a, slope) * (x1 - x0) ** 2 / 8.0
-        while instants < _MOST_INSTANTS and swelling > _SHARE * asked * instants * instants:
+        while instants < _MOST_INSTANTS and swelling > _SHARE * requested * instants * instants:
             instants *= 2
     for i in range(1, instants + 1):
         part = i / instants
@@ -254,21 +254,21 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
             reached, side = _follow_line(w, a, x0, y0, x1, y1, lines)
         else:
             if w[a, TRUTH] == SAMPLES:
-                side = _ask_both(w, a, x0, y0, y0, lines)
+                side = _require_both(w, a, x0, y0, y0, lines)
                 reached = x1 if side == FITS else x0
             else:
                 reached, side = _follow_step(w, a, x0, x1, y0, lines)
     if w[a, DRIFT_REL] >= 0.0:
         if side == FITS:
-            asked = tolerance(least_magnitude(y0 + base, y1 + base), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
-            after = asked
+            requested = tolerance(least_magnitude(y0 + base, y1 + base), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
+            after = requested
             if (
                 j + 1 < flag.shape[0] and flag[j + 1] <= FRESH
             ):  # at its end the bound that rules next holds, too
                 y2 = v[a, index[j + 1, 0]]
                 least = least_magnitude(y2, v[a, index[j + 1, 1]]) if straight else abs(y2)
-                after = min(asked, tolerance(least, w[a, DRIFT_REL], w[a, DRIFT_FLOOR]))
-            side = _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines)
+                after = min(requested, tolerance(least, w[a, DRIFT_REL], w[a, DRIFT_FLOOR]))
+            side = _follow_integral(w, a, start, x0, y0, x1, y1, requested, after, lines)
         if side != FITS:
             reached = x0
     if side != FITS:

@@ -5,7 +5,7 @@ For lines it is kept by two hulls (:mod:`pulse.kernels.fit.slide_hulls`) when co
 those of one kind of bound do; where bounds on value and integral mix, it is a polygon
 (:mod:`pulse.kernels.fit.feasible_polygon`). Any set is convex: between two models in it lie others.
 
-The set of attribute ``i`` is row ``i`` of a 2-D array; ORDERED says which kind of lines to keep.
+The set of attribute ``i`` is row ``i`` of a 2-D array; ORDERED is the kind of lines to keep.
 """
 
 from pulse.kernels._jit import routine, step

@@ -3,8 +3,8 @@
 A segment is extended interval by interval (:mod:`pulse.kernels.fit.truth_intervals`) while some model satisfies every
 constraint (:mod:`pulse.kernels.fit.constraints`). Any part of a feasible stretch is feasible, so reaching as far as
 possible every time gives the fewest segments. Then one model is chosen and measured against the truth, exactly,
-before it is emitted: the achieved bounds are stored, not the asked ones, with the rounding of evaluation added.
-Should a bound not hold (the integral may swell between the instants at which it was asked), the segment is cut
+before it is emitted: the achieved bounds are stored, not the requested ones, with the rounding of evaluation added.
+Should a bound not hold (the integral may swell between the instants at which it is checked), the segment is cut
 back to the part that holds.
 """
 
@@ -80,8 +80,8 @@ SEGMENT, POINT_SEGMENT, OPEN_START, OPEN_SEGMENT = range(4)  # kinds of emitted 
 
 @step
 def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
-    """Deviation and drift of the chosen line on one interval, exactly, into the TRIAL columns; False when an
-    asked bound does not hold.
+    """Deviation and drift of the chosen line on one interval, exactly, into the TRIAL columns; False when a
+    requested bound does not hold.
 
     ``at_end``: x1 is the interval's own end, where the truth is known without interpolation.
     """
@@ -125,11 +125,11 @@ def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
         holds = abs(d0) <= tolerance(y0, rel, floor) + slack and abs(d1) <= tolerance(y1, rel, floor) + slack
         exceeds = not holds
     if w[a, DRIFT_REL] >= 0.0:
-        asked = tolerance(least_magnitude(y0, y1), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
-        exceeds = exceeds or not swell + rounding <= asked
-        # Where rounding alone is about as large as what was asked, shorter segments would not help.
-        kept = swell + rounding <= (1.0 - SPARE) * asked
-        holds = holds and (kept or (rounding > 0.25 * asked and swell <= asked + rounding))
+        requested = tolerance(least_magnitude(y0, y1), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
+        exceeds = exceeds or not swell + rounding <= requested
+        # Where rounding alone is about as large as the requested bound, shorter segments would not help.
+        kept = swell + rounding <= (1.0 - SPARE) * requested
+        holds = holds and (kept or (rounding > 0.25 * requested and swell <= requested + rounding))
     w[a, TRIAL + 5] = max(w[a, EXCEEDS], 1.0 if exceeds else 0.0)
     return holds
 
@@ -139,7 +139,7 @@ def _verify(t, v, index, w, j, offset, cut, strict):
     """Measure the chosen model from ``offset`` in interval ``j`` up to ``cut``: ``(interval, offset)`` up to
     which it holds.
 
-    Not ``strict``: all the way, whatever was asked.
+    Not ``strict``: all the way, whatever was requested.
     """
     ref = t[index[j, 0]]
     x1 = offset
@@ -213,7 +213,7 @@ def _emit(w, row, out_index, out_value, lo, hi, count):
         err, drift = w[a, DEVIATION], w[a, DRIFT]
         if w[a, MAGNITUDE] > 0.0:
             err += ROUNDING * w[a, MAGNITUDE]
-            loose = err + GRAIN * abs(w[a, C1])  # instants are known to a grain; but no more than was asked
+            loose = err + GRAIN * abs(w[a, C1])  # instants are known to a grain; but no more than requested
             err = max(err, min(loose, w[a, FLOOR])) if w[a, REL] == 0.0 else loose
         out_value[row, at + width - 3], out_value[row, at + width - 2] = err, drift
         out_value[row, at + width - 1] = w[a, DELTA]
@@ -263,7 +263,7 @@ def _is_keys_end(t, index, flag, j, end):
 
 @step
 def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
-    """The asked degree, or the cheaper of constants and lines: ``(end, cut, lines)``."""
+    """The requested degree, or the cheaper of constants and lines: ``(end, cut, lines)``."""
     lines = degree != 0
     if degree == AUTO:
         end_flat, _ = reach(t, v, index, flag, w, j, offset, False, LONGEST)
@@ -367,7 +367,7 @@ class Fitted(NamedTuple):
     err: Array  # [m, A]: largest deviation
     drift: Array  # [m, A]: largest difference of the integrals; of an open start: the weight it begins with
     delta: Array  # [m, A]: the difference of the integrals (model less truth) at the end; of an open start, at its begin
-    missed: IntArray  # 1 where an asked bound could not be kept
+    missed: IntArray  # 1 where a requested bound could not be kept
 
 
 def fit(
@@ -396,7 +396,8 @@ def fit(
     w = np.zeros((attributes, COLUMNS + 1))
     w[:, REL : REL + 4] = bounds
     w[:, TRUTH] = truth
-    w[:, ORDERED] = (bounds[:, 0] < 0.0) | (bounds[:, 2] < 0.0)  # one kind of bound asks in the order of time
+    # One kind of bound adds its constraints in the order of time.
+    w[:, ORDERED] = (bounds[:, 0] < 0.0) | (bounds[:, 2] < 0.0)
     room = max(1024, min(len(found.flag), 1 << 16))
     parts: list[tuple[IntArray, Array]] = []
     while cursor[0] < len(found.flag) and cursor[2] == OK:

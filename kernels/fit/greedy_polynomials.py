@@ -49,10 +49,10 @@ from pulse.kernels.status import NOT_FINITE, OK
 DEGREES = range(2, 6)
 LOOK_AHEAD = 4096  # intervals in one segment: bounds the scratch, and what an open segment keeps in memory
 _LAWSON_STEPS = 6
-_RESOLUTION = 5  # the search ends when it knows a segment's length to one part in 2**5
-_POINTS = 3  # instants per coefficient at which a fit on few intervals is asked
+_RESOLUTION = 5  # the search ends when a segment's length is known to one part in 2**5
+_POINTS = 3  # instants per coefficient at which a fit on few intervals is checked
 
-# Columns of w, a row per attribute: what was asked, the kind of truth, what is known of the segment, and its model.
+# Columns of w, a row per attribute: the requested bounds, the kind of truth, what is known of the segment, and its model.
 _REL, _FLOOR, _TRUTH, _DEVIATION, _DRIFT, _DELTA, _WEIGHT, _SIZE, _MODEL = range(9)
 
 

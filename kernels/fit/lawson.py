@@ -12,7 +12,7 @@ import numpy as np
 from pulse.kernels._jit import step
 
 AT, VALUE, BOUND, WEIGHT = range(4)  # rows of the points: instants in [0, 1], values, bounds, weights
-_SINGULAR = 1e-13  # of a diagonal element: below it a basis function says nothing new about these instants
+_SINGULAR = 1e-13  # of a diagonal element: below it a basis function adds nothing at these instants
 
 
 @step

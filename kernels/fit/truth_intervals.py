@@ -3,7 +3,7 @@
 Tuples arrive grouped by key, in arrival order within a key. An *interval* is a stretch of time on which
 every attribute's truth is one straight line (``linear``), one constant (``step``) or silent after its first
 instant (``samples``). It is given by the index of the tuple that opens it, of the tuple that ends it, and of
-its key. Its flag says how it follows the interval before it:
+its key. Its flag is how it follows the interval before it:
 
 ========= =====================================================================================
 CONTINUES it meets the one before; one segment may carry both
@@ -21,7 +21,7 @@ Where a value that is no number makes a hole, a number of its key and instant th
 timestamps the last one rules. Nothing is unknown for any time then, and no run ends; but a line that would have had to arrive at
 what is no number ends at the tuple before. Either way time has moved on: what is earlier is late.
 
-A tuple whose attribute is dropped at an instant (``ends``) says nothing from there on: a line ends at that tuple, and after a
+A tuple whose attribute is dropped at an instant (``ends``) is unknown from there on: a line ends at that tuple, and after a
 step the next tuple begins a segment.
 
 Every tuple gets a verdict, so that nothing is dropped unseen.
@@ -55,7 +55,7 @@ class Intervals(NamedTuple):
     """``index[m, 3]``: opening tuple, ending tuple, key; ``flag[m]``; ``verdict[n]`` per tuple.
 
     ``superseded``: how many tuples that have a place are followed by another one of their key and instant. The verdict SUPERSEDED
-    says less: that nobody sees the tuple. Of a line's jump the first is still where the line before arrives.
+    means less: that the tuple is never visible. Of a line's jump the first is still where the line before arrives.
     """
 
     index: IntArray  # type: ignore[assignment]  # a field here, not the tuple's method
@@ -89,7 +89,7 @@ def _changes(change, i, j):
 
 @step
 def _dropped(ends, opener, time):
-    """Whether what the opener says was dropped by then."""
+    """Check whether the opener's attribute was dropped by then."""
     return ends.shape[0] > 0 and time >= ends[opener]
 
 
@@ -139,7 +139,7 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
         if merges and opener >= 0 and in_time and t[i] > newest and (max_gap < 0 or t[i] - newest <= max_gap):
             if not _differs(v, opener, i, truth, -1) and not _changes(change, i, opener):
                 if not _dropped(ends, opener, t[i]):
-                    last, newest, mark = i, t[i], t[i]  # says nothing new, as most ticks do
+                    last, newest, mark = i, t[i], t[i]  # repeats the value, as most ticks do
                     continue
         finite = _finite(v, i)
         if not finite:
@@ -164,7 +164,7 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
             m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
             opener, how = -1, RUN
         if not finite:
-            if opener >= 0 and not lines and t[i] > newest:  # what ruled holds until nobody knows
+            if opener >= 0 and not lines and t[i] > newest:  # the value holds until the hole
                 m = _put(out, m, opener, i, k, how)
             elif opener >= 0:
                 m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
@@ -241,7 +241,7 @@ def intervals(
     ``t[n]`` microseconds, ``v[A, n]``, key ``k`` in ``offsets[k]:offsets[k + 1]``, ``change[n]`` a code of the
     unmodelled attributes' values (empty: there are none), ``watermark[K]`` each key's newest instant so far
     (``NO_TIME``: none; updated in place). A tuple with a value that is not finite gets the verdict NOT_A_NUMBER
-    and plays no part, or with ``holes`` ends what is known. Where tuples of a pass before come again, ``counted[K]`` says how
+    and plays no part, or with ``holes`` ends what is known. Where tuples of a pass before come again, ``counted[K]`` is how
     many of each key's do, first; ``used[K]`` is the instant of each key's newest tuple before these (``NO_TIME``: none), which
     the watermark is not where a hole came after it. Both serve to count what is superseded, whatever the passes.
     ``ends[n]`` is the instant from which an attribute of each tuple is no more, by accents (None: there are none).

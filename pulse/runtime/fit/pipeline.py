@@ -113,7 +113,7 @@ class Staging:
 class FitOptions:
     """What becomes of a model that is there already, of its tuples and late ones, and who receives counts and progress.
 
-    Data appended to a model that keeps its tuples is kept as well, unless ``keep_tuples`` says otherwise. ``on_counts`` receives
+    Data appended to a model that keeps its tuples is kept as well, unless ``keep_tuples`` is given. ``on_counts`` receives
     the counts of this fit.
     """
 

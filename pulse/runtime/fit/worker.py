@@ -102,7 +102,7 @@ class FitJob:
         """Convert tuples back to the units they were recorded in, as dead letters show them."""
         if tuples is None or not self._units.needs_tuples:
             return None if tuples is None else self._units.recorded(tuples)
-        # Units known from the tuples only cannot be restored; the reason says so, lest such rows be fed back as recorded.
+        # Units known from the tuples only cannot be restored; the reason notes it, lest such rows be fed back as recorded.
         reasons = [f"{one}, in the units of the start" for one in tuples.column(REASON).to_pylist()]
         return with_reason(tuples.drop_columns([REASON]), reasons)
 
