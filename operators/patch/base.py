@@ -25,6 +25,19 @@ Count = Callable[[IntArray, IntArray], IntArray]
 """A function that counts the tuples of a group (first argument) in the window closing at an instant (second), for each pair."""
 
 
+class PatchInput(NamedTuple):
+    """The rows that ``new`` replaces, and the results to patch; ``around`` contains all windows of the rows.
+
+    ``count_of`` returns how many tuples windows hold.
+    """
+
+    old: Relation
+    new: Relation
+    results: Relation
+    around: tuple[IntArray, IntArray]
+    count_of: Count | None = None
+
+
 @dataclass(frozen=True)
 class Patch:
     """The patch of a window function. ``every``: results are those at its multiples; 0: at all closing times."""
@@ -39,15 +52,8 @@ class Patch:
         """Return which groups can be patched."""
         raise NotImplementedError
 
-    def patched(
-        self,
-        old: Relation,
-        new: Relation,
-        results: Relation,
-        around: tuple[IntArray, IntArray],
-        count: Count | None = None,
-    ) -> Relation:
-        """Replace ``old`` by ``new`` in the results, all patchable; ``around`` contains all their windows."""
+    def patched(self, given: PatchInput) -> Relation:
+        """Replace the old by the new rows in the results, all patchable."""
         raise NotImplementedError
 
 

@@ -22,7 +22,7 @@ from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.windows.extremum import sliding_extremum
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
-from pulse.operators.patch.base import Count, Patch, PatchFunction, compared, filled, recut
+from pulse.operators.patch.base import Patch, PatchFunction, PatchInput, compared, filled, recut
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,8 @@ class PatchExtremum(Patch):
         (np.minimum if least else np.maximum).at(out, relation.group, values)
         return out
 
-    def patched(
-        self,
-        old: Relation,
-        new: Relation,
-        results: Relation,
-        around: tuple[IntArray, IntArray],
-        count: Count | None = None,
-    ) -> Relation:
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, around, _ = given
         upper = self.function == "max"
         whole = self._news(old, new, results, around)
         top = sliding_extremum(whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size, upper=upper)

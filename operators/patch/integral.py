@@ -24,7 +24,15 @@ from pulse.kernels.pieces.align import coefficients_at
 from pulse.kernels.polynomial.arithmetic import add, subtract
 from pulse.kernels.windows.integral import window_integral
 from pulse.operators.data.relation import Relation
-from pulse.operators.patch.base import Count, Patch, PatchFunction, common, compared, filled, recut
+from pulse.operators.patch.base import (
+    Patch,
+    PatchFunction,
+    PatchInput,
+    common,
+    compared,
+    filled,
+    recut,
+)
 
 
 @dataclass(frozen=True)
@@ -36,14 +44,8 @@ class PatchIntegral(Patch):
         some: BoolArray = found.alike & (np.diff(found.cells.offsets) > 0)
         return some
 
-    def patched(
-        self,
-        old: Relation,
-        new: Relation,
-        results: Relation,
-        around: tuple[IntArray, IntArray],
-        count: Count | None = None,
-    ) -> Relation:
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, around, _ = given
         whole, more = self._changed(old, new, around)
         offsets, ref, lo, hi, c, _, _ = window_integral(
             whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size

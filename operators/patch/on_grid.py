@@ -19,7 +19,7 @@ from pulse.kernels.pieces.range_lookup import locate
 from pulse.kernels.windows.average_on_grid import GridWindows, window_averages_every
 from pulse.kernels.windows.extremum_on_grid import window_extremum_every
 from pulse.operators.data.relation import Relation
-from pulse.operators.patch.base import Count
+from pulse.operators.patch.base import PatchInput
 from pulse.operators.patch.extremum import PatchExtremum
 from pulse.operators.patch.integral import PatchIntegral
 from pulse.operators.patch.tuple_window import PatchPoints
@@ -29,14 +29,8 @@ from pulse.operators.patch.tuple_window import PatchPoints
 class PointClosings(PatchPoints):
     """The patch of windows over tuples."""
 
-    def patched(
-        self,
-        old: Relation,
-        new: Relation,
-        results: Relation,
-        around: tuple[IntArray, IntArray],
-        count: Count | None = None,
-    ) -> Relation:
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, _, count = given
         instants, group = split(new.ref, new.lo)[0], results.group
         spans = np.stack([new.offsets[group], new.offsets[group + 1]], axis=1)
         closings = _closings(results)
@@ -50,14 +44,8 @@ class PointClosings(PatchPoints):
 class IntegralClosings(PatchIntegral):
     """The patch of sums and averages over ranges."""
 
-    def patched(
-        self,
-        old: Relation,
-        new: Relation,
-        results: Relation,
-        around: tuple[IntArray, IntArray],
-        count: Count | None = None,
-    ) -> Relation:
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, around, _ = given
         whole, more = self._changed(old, new, around)
         (found,) = window_averages_every(
             (whole.ref, whole.lo, whole.hi, whole.c),
@@ -78,14 +66,8 @@ class IntegralClosings(PatchIntegral):
 class ExtremumClosings(PatchExtremum):
     """The patch of extrema over ranges."""
 
-    def patched(
-        self,
-        old: Relation,
-        new: Relation,
-        results: Relation,
-        around: tuple[IntArray, IntArray],
-        count: Count | None = None,
-    ) -> Relation:
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, around, _ = given
         whole, upper = self._news(old, new, results, around), self.function == "max"
         n = len(whole.ref)
         found = window_extremum_every(

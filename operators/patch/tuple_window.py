@@ -20,7 +20,7 @@ from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_pieces
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
-from pulse.operators.patch.base import Count, Patch, PatchFunction, common, filled, recut
+from pulse.operators.patch.base import Count, Patch, PatchFunction, PatchInput, common, filled, recut
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,8 @@ class PatchPoints(Patch):
                 good &= weakest - worst > TOLERANCE * (np.abs(weakest) + np.abs(worst))
         return good
 
-    def patched(
-        self,
-        old: Relation,
-        new: Relation,
-        results: Relation,
-        around: tuple[IntArray, IntArray],
-        count: Count | None = None,
-    ) -> Relation:
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, around, count = given
         spans = window_pieces(split(new.ref, new.lo)[0], new.offsets, self.size)
         values = self._changes(old, new, spans.tail, spans.head)
         zero = np.zeros(len(values))

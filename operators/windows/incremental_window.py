@@ -18,7 +18,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import extents
 from pulse.operators.incremental.base import ADAPTIVE, DOWNSTREAM, UPSTREAM, IncrementalOperator, overlapping
 from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, changed_rows
-from pulse.operators.patch.base import Patch
+from pulse.operators.patch.base import Patch, PatchInput
 
 if TYPE_CHECKING:
     from pulse.operators.windows.window import Window
@@ -198,7 +198,7 @@ class IncrementalWindow(IncrementalOperator):
             windows = KeyRanges(stretches.code[group], closings - self.size, closings)
             return self.inputs[0].estimate(windows)
 
-        made = patch.patched(old, new, results, around, count)
+        made = patch.patched(PatchInput(old, new, results, around, count))
         n = len(some)
         both = BeforeAfter(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
         # Changes below the tolerance count too: the next patch starts from the stored results.

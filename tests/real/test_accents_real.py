@@ -20,6 +20,7 @@ from pulse.runtime.jobs.toml import job_of
 from pulse.runtime.predict.local_driver import run_local
 from pulse.store.model import Model
 from tests.runtime.execution.asking import rows_of
+from tests.runtime.jobs.streams import ONE_FILE, file_stream
 
 FILE = "trades_us_equities_20131007_09.parquet"
 SPLIT = parse_instant("2013-10-08T11:00:00")
@@ -130,17 +131,8 @@ def job_over(folder: Path, table: pa.Table, **more: Any) -> pa.Table:
         a, b = len(table) * number // FILES, len(table) * (number + 1) // FILES
         pq.write_table(table.slice(a, b - a), folder / "in" / f"{number}.parquet")
         os.utime(folder / "in" / f"{number}.parquet", (1e9 + number, 1e9 + number))
-    stream = {
-        "source": "files",
-        "path": "in",
-        "key": "symbol",
-        "time": "t",
-        "model": {"price": "step"},
-        "error": "0.05%",
-        "horizon": "5 min",
-        "options": {"maxFilesPerTrigger": 1},
-        **more,
-    }
+    own = {"error": "0.05%", "horizon": "5 min", "options": ONE_FILE}
+    stream = file_stream("symbol", {"price": "step"}, **own | more)
     parts: list[pa.Table] = []
     job = job_of({"query": EVERY, "streams": {"S": stream}, "sink": {"kind": "none"}}, folder=folder)
     run_local(job, on_batch=lambda _, changes: parts.append(changes))

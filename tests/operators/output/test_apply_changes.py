@@ -17,6 +17,7 @@ from pulse.operators.output.apply_changes import ChangelogError, apply_changes
 from pulse.runtime.jobs.sinks import read_changes
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.predict.local_driver import run_local
+from tests.runtime.jobs.streams import ONE_FILE, file_stream
 
 SCHEMA = pa.schema(
     [
@@ -137,18 +138,8 @@ def revised_ticks(folder: Path, seed: int) -> None:
 
 
 def revised_job(folder: Path, query: str) -> Job:
-    stream = {
-        "source": "files",
-        "path": "in",
-        "key": "id",
-        "time": "t",
-        "model": {"x": "step"},
-        "error": 0.1,
-        "horizon": "9 s",
-        "kind": "op",
-        "revisions": "1000 s",
-        "options": {"maxFilesPerTrigger": 1},
-    }
+    more = {"kind": "op", "revisions": "1000 s", "options": ONE_FILE}
+    stream = file_stream("id", {"x": "step"}, error=0.1, horizon="9 s", **more)
     values = {"query": query, "streams": {"S": stream}, "sink": {"kind": "none"}}
     return job_of(values, folder=folder)
 

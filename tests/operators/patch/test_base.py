@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.operators.data.relation import Relation
+from pulse.operators.patch.base import PatchInput
 from pulse.operators.patch.extremum import PatchExtremum
 from pulse.operators.patch.integral import PatchIntegral
 from pulse.operators.patch.tuple_window import PatchPoints
@@ -95,7 +96,7 @@ def test_a_patch_is_a_replay(function: str, revision: tuple, size: int) -> None:
     if not patch.check(old, after, results).all():
         assert function in ("min", "max")
         return
-    found = values(patch.patched(old, after, results, AROUND), "w", INSTANTS)
+    found = values(patch.patched(PatchInput(old, after, results, AROUND)), "w", INSTANTS)
     assert found.keys() == wanted.keys()
     for at, (x, err) in found.items():
         assert x == pytest.approx(wanted[at][0], rel=1e-9, abs=1e-9)
@@ -144,7 +145,7 @@ def test_tuples_replaced_at_their_instants(function: str, data: st.DataObject, s
     wanted = values(
         operator.segments(stream([*pieces[:at], *new, *pieces[at + 1 :]], points=True)), "w", INSTANTS
     )
-    found = values(patch.patched(old, after, results, AROUND, count), "w", INSTANTS)
+    found = values(patch.patched(PatchInput(old, after, results, AROUND, count)), "w", INSTANTS)
     assert found.keys() == wanted.keys()
     assert [x for x, _ in found.values()] == pytest.approx([wanted[t][0] for t in found], abs=1e-9)
     assert [err for _, err in found.values()] == pytest.approx([wanted[t][1] for t in found])
@@ -171,7 +172,9 @@ def test_bounds_of_windows_in_doubt(function: str, data: st.DataObject) -> None:
         return
     wanted = values(operator.segments(replace(after, certainty=likely)), "w", INSTANTS)
     found = values(
-        patch.patched(one, other, results, AROUND, lambda group, _: np.full(len(group), size)), "w", INSTANTS
+        patch.patched(PatchInput(one, other, results, AROUND, lambda group, _: np.full(len(group), size))),
+        "w",
+        INSTANTS,
     )
     for t, (_, err) in found.items():
         assert err >= wanted[t][1] * (1 - 1e-12)
@@ -187,7 +190,7 @@ def test_rounding_in_bounds_is_patched_and_added() -> None:
         largest = float(new.err["x"][0]) * (1.0 + 1e-9)
         new = replace(new, err={"x": np.array([largest])})
         assert patch.check(old, new, results).tolist() == [True]
-        made = patch.patched(old, new, results, AROUND)
+        made = patch.patched(PatchInput(old, new, results, AROUND))
         assert made.err["w"] == pytest.approx(np.full(len(made), largest * size), rel=1e-14)
 
 
@@ -196,4 +199,4 @@ def test_an_average_of_tuples_needs_their_number() -> None:
     pieces = [(float(t), float(t), 1.0, 0.0) for t in range(LENGTH)]
     results, one = PointWindow(*told).segments(stream(pieces, points=True)), stream(pieces[4:5], points=True)
     with pytest.raises(ValueError, match="expected a count of the tuples"):
-        PatchPoints(*told).patched(one, one, results, AROUND)
+        PatchPoints(*told).patched(PatchInput(one, one, results, AROUND))

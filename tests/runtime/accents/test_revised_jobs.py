@@ -22,6 +22,7 @@ from pulse.runtime.predict.local_driver import run_local
 from pulse.validation.revisions.element_matching import PAIR
 from tests.runtime.accents.accented_jobs import EVERY, PLAIN, SECOND, close, files, held, the_job
 from tests.runtime.jobs.running_jobs import aside, ran
+from tests.runtime.jobs.streams import file_stream
 
 MAPS: dict[str, Callable[[float], float]] = {
     "y * 9/5 + 32": lambda y: y * 9 / 5 + 32,
@@ -222,17 +223,9 @@ def test_rows_are_set_aside_as_they_came(tmp_path: Path, way: str, revised: bool
     table = pa.table({"op": op, "k": k, "t": times, "v": v, "accent": pa.array(accent, pa.string())})
     pq.write_table(table, tmp_path / "in" / "0.parquet")
     (tmp_path / "a.log").write_text("1970-01-01T00:00:05 [[k = 'a', alter(v, y / 4)]]\n", encoding="utf-8")
-    stream = {
-        "source": "files",
-        "path": "in",
-        "key": "k",
-        "time": "t",
-        "model": {"v": "step"},
-        "error": 0,
-        "horizon": "60 s",
-        "accents": "accent" if way == "rows" else "a.log",
-        **({"kind": "op", "revisions": "5 min"} if revised else {}),
-    }
+    accents = "accent" if way == "rows" else "a.log"
+    revisions = {"kind": "op", "revisions": "5 min"} if revised else {}
+    stream = file_stream("k", {"v": "step"}, error=0, horizon="60 s", accents=accents, **revisions)
     values = {
         "query": "select k, v from S",
         "streams": {"S": stream},

@@ -12,6 +12,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pulse.runtime.jobs.toml import Job, job_of
+from tests.runtime.jobs.streams import ONE_FILE, file_stream
 
 SECOND = 1_000_000
 QUERY = "select id, x from S MODEL S.x = S.x + S.v * t where x > 15"
@@ -62,16 +63,7 @@ def climbing(folder: Path, format: str = "parquet", files: int = 2) -> None:
 
 def moving_stream(**more: Any) -> dict[str, Any]:
     """A stream of objects with a velocity, one file a batch."""
-    return {
-        "source": "files",
-        "path": "in",
-        "key": "id",
-        "time": "t",
-        "model": {"x": "linear"},
-        "keep": ["v"],
-        "options": {"maxFilesPerTrigger": 1},
-        **more,
-    }
+    return file_stream("id", {"x": "linear"}, **{"keep": ["v"], "options": ONE_FILE, **more})
 
 
 def climbing_tables(**more: Any) -> dict[str, Any]:

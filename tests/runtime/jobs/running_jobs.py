@@ -20,16 +20,6 @@ from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.spark_driver import start
 from pulse.runtime.predict.status import Status
 
-TICK_STREAM = {
-    "source": "files",
-    "path": "in",
-    "format": "parquet",
-    "key": "symbol",
-    "time": "t",
-    "model": {"price": "step"},
-    "error": "1%",
-    "horizon": "60 s",
-}
 FILTER = "select symbol, price from S where price > 103"
 MACD = (
     "select A.symbol, A.a - B.a as d from (select symbol, avg(price) as a from S[size 5 advance 1]) as A "

@@ -16,6 +16,7 @@ from pulse.runtime.jobs.sinks import ParquetSink, read_changes
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.status import Status
+from tests.runtime.jobs.streams import ONE_FILE, file_stream
 
 SECOND = 1_000_000
 
@@ -36,17 +37,9 @@ def part(folder: Path, number: int) -> None:
 
 
 def job(folder: Path, **more: object) -> Job:
-    stream = {
-        "source": "files",
-        "path": "../in",
-        "key": "id",
-        "time": "t",
-        "model": {"x": "step"},
-        "error": 0.1,
-        "horizon": "20 s",
-        "revisions": "30 s",
-        "options": {"maxFilesPerTrigger": 1},
-    }
+    stream = file_stream(
+        "id", {"x": "step"}, path="../in", error=0.1, horizon="20 s", revisions="30 s", options=ONE_FILE
+    )
     values = {
         "query": "select id, avg(x) as m from S[size 6 advance 1] having avg(x) > 1.5",
         "checkpoint": "checkpoint",

@@ -17,8 +17,8 @@ from pulse.operators.errors import DomainError
 from pulse.runtime.jobs.toml import job_of
 from pulse.runtime.predict.local_driver import run_local
 from tests.runtime.execution.asking import SECOND, START, local, table
-from tests.runtime.jobs.running_jobs import TICK_STREAM
 from tests.runtime.jobs.running_jobs import ticks as job_ticks
+from tests.runtime.jobs.streams import TICK_STREAM
 
 SIZE, ADVANCE = 10, 2
 DEVIATION = f"""

@@ -17,7 +17,8 @@ from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.jobs.toml_tables import JobError
 from pulse.runtime.predict.local_driver import run_local
-from tests.runtime.jobs.running_jobs import FILTER, TICK_STREAM, ticks
+from tests.runtime.jobs.running_jobs import FILTER, ticks
+from tests.runtime.jobs.streams import TICK_STREAM
 
 
 def job(folder: Path, **more: Any) -> Job:

@@ -22,6 +22,7 @@ from pulse.runtime.jobs.sources import SourceError, predictor_of
 from pulse.runtime.jobs.toml import Job, JobError, job_of
 from pulse.runtime.predict.local_driver import run_local
 from tests.runtime.jobs.climbing import climbing
+from tests.runtime.jobs.streams import ONE_FILE, file_stream
 
 SECRET = "s3cr3t-Xy7-hunter2"
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="pulse" password="${PULSE_TEST_SECRET}";'
@@ -33,16 +34,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job(folder: Path, **more: Any) -> Job:
-    stream = {
-        "source": "files",
-        "path": "in",
-        "key": "id",
-        "time": "t",
-        "model": {"x": "linear"},
-        "error": 0.1,
-        "horizon": "60 s",
-        "options": {"kafka.sasl.jaas.config": JAAS, "maxFilesPerTrigger": 1},
-    }
+    options = {"kafka.sasl.jaas.config": JAAS, **ONE_FILE}
+    stream = file_stream("id", {"x": "linear"}, error=0.1, horizon="60 s", options=options)
     values = {
         "query": "select id, x from S where x > 5",
         "streams": {"S": stream},

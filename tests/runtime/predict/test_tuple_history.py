@@ -27,6 +27,7 @@ from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.status import Status
 from pulse.runtime.predict.tuple_history import RevisionsError
 from pulse.validation.revisions.history import Retention
+from tests.runtime.jobs.streams import file_stream
 from tests.runtime.predict.test_spec import LINES, MODEL, QUERIES, STEPS, held_against_truth, results_of
 from tests.truth.predicted import Changelog
 from tests.validation.revised_streams import SECOND, Line, Row, corrected, revised, table
@@ -283,14 +284,7 @@ def test_what_a_job_cannot_keep() -> None:
 
 
 def values(stream: dict[str, Any]) -> dict[str, Any]:
-    own = {
-        "source": "files",
-        "path": "in",
-        "key": "id",
-        "time": "t",
-        "model": {"x": "step"},
-        "horizon": "6 s",
-    }
+    own = file_stream("id", {"x": "step"}, horizon="6 s")
     return {"query": "select id, x from S", "streams": {"S": {**own, **stream}}}
 
 
