@@ -261,7 +261,7 @@ def test_holding(benchmark: Any, held: int) -> None:
         """All are held, and none was passed on."""
         state, passed = held_
         assert passed == 0
-        assert sum(len(rule.description.boxes) for rule in state.rules(0)) >= 1
+        assert sum(len(where.boxes) for where in state.sides[0].paths["price"].values()) >= 1
         return exact()
 
     state, _ = hold()

@@ -103,6 +103,15 @@ def _bound(v, e, a, b, da, db):
     return (scaled + off) * GROWN if off > 0.0 else scaled
 
 
+@kernel(IN_INT1, IN_INT1, _STEPS, OUT_INT1)
+def _find(cell, time, steps, out):
+    offsets, instants = steps
+    for i in range(cell.shape[0]):
+        begin = offsets[cell[i]]
+        s = _in_force(instants, begin, offsets[cell[i] + 1], time[i])
+        out[i] = s if s >= begin else -1
+
+
 @kernel(OUT1, IN_INT1, IN_INT1, _STEPS, _MAPS)
 def _apply(values, cell, time, steps, maps):
     offsets, instants = steps
@@ -325,6 +334,18 @@ def _drift(offsets, step, maps, drift, out):
             out[i] = _bound_scaled(drift[i], now, vague)
             if changes > 0:
                 out[i] = (out[i] + carried) * (GROWN + 4 * changes * UNIT)
+
+
+def steps_in_force(cell: Integers, time: Integers, steps: tuple[Integers, Integers]) -> Integers:
+    """Find the step in force at each cell and time; -1 before the first.
+
+    >>> steps_in_force(np.array([0, 0]), np.array([9, 10]), (np.array([0, 1]), np.array([10]))).tolist()
+    [-1, 0]
+    """
+    _check(cell, steps, len(time))
+    out = np.empty(len(cell), np.int64)
+    _find(cell, time, steps, out)
+    return out
 
 
 def apply_steps(

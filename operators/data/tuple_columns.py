@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pulse.core import ColumnTypeError, NullKeyError, StreamSchema, TimestampError, split_timestamps
-from pulse.core.arrow_types import decoded
+from pulse.core.arrow_types import decoded, one_chunk
 from pulse.core.decimals import as_doubles
 from pulse.core.errors import check_once, unknown_column
+from pulse.core.instants import EARLIEST, LATEST
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -97,10 +98,23 @@ def times(table: pa.Table, schema: StreamSchema, known: int = 0) -> tuple[IntArr
             "drop them or give them a time"
         )
     if column.type.id == pa.timestamp("us").id and column.type.unit == "us":
-        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which copies
-        return whole.view(pa.int64()).to_numpy(), 0
+        return one_chunk(column).view(pa.int64()).to_numpy(), 0
     whole, rest = split_timestamps(column)
     return whole, int(np.count_nonzero(rest[known:]))
+
+
+def instants(times: pa.ChunkedArray | pa.Array) -> IntArray:
+    """Convert times of any unit to microseconds, clipped where out of range; nulls become 0."""
+    if pa.types.is_timestamp(times.type) and times.type.unit == "us" and not times.null_count:
+        return np.asarray(one_chunk(times).view(pa.int64()).to_numpy())
+    if pa.types.is_date(times.type):
+        times = times.cast(pa.timestamp("s" if pa.types.is_date32(times.type) else "ms"))
+    count = one_chunk(times.cast(pa.int64()).fill_null(0)).to_numpy(zero_copy_only=False).astype(np.int64)
+    unit = times.type.unit if pa.types.is_timestamp(times.type) else "us"
+    if unit == "ns":
+        return np.asarray(count // 1000)
+    scale = {"s": 1_000_000, "ms": 1_000, "us": 1}[unit]
+    return np.asarray(np.clip(count, EARLIEST // scale, LATEST // scale) * scale)
 
 
 def values(table: pa.Table, schema: StreamSchema) -> FloatArray:

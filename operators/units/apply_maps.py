@@ -8,12 +8,12 @@
   (:func:`pulse.kernels.pieces.step_maps.restate`).
 3 Inverts: a bound on the output becomes ``1/a`` of it on the input.
 4 Revises: passes revisions on, altered.
-5 Accents: this operator implements them. Undoing and output_units are inverse to each other.
+5 Accents: this operator implements them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,6 @@ from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.decimals import as_doubles
 from pulse.kernels.pieces.step_maps import (
-    apply_steps,
     apply_steps_on_grid,
     apply_steps_with_bounds,
     cut_at_steps,
@@ -38,7 +37,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.data.tuple_columns import times
 from pulse.operators.units.unsure_units import check_lines, covering
-from pulse.stream.units.step_maps import Located, Steps
+from pulse.stream.units.step_maps import Absences, Located, Steps
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,7 @@ class Alter:
     def _altered(
         self, relation: Relation, name: str, steps: Steps, began: FloatArray
     ) -> tuple[Relation, FloatArray]:
-        found = steps.located(
-            described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
-            len(relation),
-        )
+        found = steps.located(segment_columns(relation, steps), len(relation))
         if not _concerns(found):
             return relation, began
         parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
@@ -119,35 +115,31 @@ class Alter:
     def samples(self, samples: Samples) -> Samples:
         """Map every value by the map in force at its instant."""
         values, err = dict(samples.values), dict(samples.err)
-        for name, steps in self.steps.items():
-            if name not in samples.values or steps.is_empty:
-                continue
-            if set(steps.columns) <= set(samples.columns.key_names):  # then a group lies in one cell
-                found = steps.located(
-                    described_columns(samples.columns, samples.keys, samples.group, {}, steps),
-                    len(samples.group),
-                )
+        for name, steps in self._concerned(samples):
+            numbers = values[name], err[name]
+            if (found := _by_group(samples, steps)) is not None:
                 grid = samples.first, samples.offsets, samples.every
                 if _concerns(found):
-                    numbers, maps = (values[name], err[name]), found.maps + found.off
+                    maps = found.maps + found.off
                     values[name], err[name] = apply_steps_on_grid(
                         numbers, grid, found.cell, found.steps, maps
                     )
                 continue
-            found = steps.located(
-                described_columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
-                len(samples),
+            columns = described_columns(
+                samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps
             )
+            found = steps.located(columns, len(samples))
             if _concerns(found):
                 values[name], err[name] = apply_steps_with_bounds(
-                    values[name],
-                    err[name],
-                    found.cell,
-                    samples.times,
-                    found.steps,
-                    found.maps + found.off,
+                    *numbers, found.cell, samples.times, found.steps, found.maps + found.off
                 )
         return replace(samples, values=values, err=err)
+
+    def _concerned(self, samples: Samples) -> Iterator[tuple[str, Steps]]:
+        """Yield the attributes of samples that steps may alter."""
+        for name, steps in self.steps.items():
+            if name in samples.values and not steps.is_empty:
+                yield name, steps
 
     def on_stretches(self, samples: Samples) -> dict[str, Located] | None:
         """Locate the steps of every group by attribute, so that sampling copies no samples.
@@ -155,14 +147,10 @@ class Alter:
         Return None where descriptions concern more than keys.
         """
         found: dict[str, Located] = {}
-        for name, steps in self.steps.items():
-            if name not in samples.values or steps.is_empty:
-                continue
-            if not set(steps.columns) <= set(samples.columns.key_names):
+        for name, steps in self._concerned(samples):
+            located = _by_group(samples, steps)
+            if located is None:
                 return None
-            located = steps.located(
-                described_columns(samples.columns, samples.keys, samples.group, {}, steps), len(samples.group)
-            )
             if _concerns(located):
                 found[name] = located
         return found
@@ -173,16 +161,14 @@ class Alter:
         for name, steps in self.steps.items():
             if name not in batch.schema.names or steps.is_empty:
                 continue
-            found = steps.located({one: batch.column(one) for one in steps.columns}, batch.num_rows)
-            if not _concerns(found):
-                continue
             at = times(pa.Table.from_batches([batch]), schema)[0] if at is None else at
             column = batch.column(name)
             values = as_doubles(column).to_numpy(zero_copy_only=False)
-            altered = pa.array(
-                apply_steps(values, found.cell, at, found.steps, found.maps),
-                mask=column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None,
-            )
+            moved = steps.applied(values, batch, at)
+            if moved is values:
+                continue
+            null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+            altered = pa.array(moved, mask=null)
             batch = batch.set_column(batch.schema.get_field_index(name), name, altered)
         return batch
 
@@ -192,7 +178,7 @@ def described_columns(
     keys: tuple[pa.Array, ...],
     group: IntArray,
     unmodelled: Mapping[str, pa.Array],
-    steps: Steps,
+    steps: Steps | Absences,
 ) -> dict[str, Any]:
     """Return the columns that descriptions compare, for every row; a key is stored once per group."""
     of_row = pa.array(group)
@@ -204,6 +190,19 @@ def described_columns(
     }
 
 
+def _by_group(samples: Samples, steps: Steps) -> Located | None:
+    """Locate the steps of every group; None where descriptions concern more than keys, so that a group is in several cells."""
+    if not set(steps.columns) <= set(samples.columns.key_names):
+        return None
+    columns = described_columns(samples.columns, samples.keys, samples.group, {}, steps)
+    return steps.located(columns, len(samples.group))
+
+
+def segment_columns(relation: Relation, steps: Steps | Absences) -> dict[str, Any]:
+    """Return the columns that descriptions compare, for every segment."""
+    return described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps)
+
+
 def _concerns(found: Located) -> bool:
     """Return whether some row's cell has a step at all."""
     busy = np.diff(found.steps[0]) > 0
@@ -212,12 +211,9 @@ def _concerns(found: Located) -> bool:
 
 @dataclass(frozen=True)
 class Presence:
-    """An operator that keeps rows only where all attributes exist (drop, semantics 8.2).
+    """An operator that keeps rows only where all attributes exist (drop, semantics 8.2)."""
 
-    ``steps`` by attribute have a scale above 1 where it is absent.
-    """
-
-    steps: Mapping[str, Steps]
+    absences: Mapping[str, Absences]
     stored: bool = False
     """Whether rows are segments of a model as its fit made them, from tuples with all of its attributes. Rows then end where any
     attribute ends, also one that is not read, and the rest of a segment is void: a later value has a segment of its own.
@@ -225,18 +221,13 @@ class Presence:
 
     def segments(self, relation: Relation) -> Relation:
         """Cut segments where an attribute ends or begins, and drop the parts without it."""
-        for name, steps in self.steps.items():
+        for name, absences in self.absences.items():
             read = self.stored or name in relation.models or name in relation.unmodelled
-            if steps.is_empty or not read:
+            if absences.is_empty or not read:
                 continue
-            found = steps.located(
-                described_columns(
-                    relation.columns, relation.keys, relation.group, relation.unmodelled, steps
-                ),
-                len(relation),
-            )
+            found = absences.located(segment_columns(relation, absences), len(relation))
             parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
-            gone = np.append(found.maps[0], 1.0)[parts.step] > 1.0
+            gone = np.append(found.absent, False)[parts.step]
             if self.stored and gone.any():
                 ended = np.full(len(relation), len(gone))
                 np.minimum.at(ended, parts.row[gone], np.flatnonzero(gone))
@@ -250,13 +241,11 @@ class Presence:
     def samples(self, samples: Samples) -> Samples:
         """Mark samples absent where an attribute is absent."""
         certainty = samples.certainty
-        for name, steps in self.steps.items():
-            if steps.is_empty or (name not in samples.values and name not in samples.unmodelled):
+        for name, absences in self.absences.items():
+            if absences.is_empty or (name not in samples.values and name not in samples.unmodelled):
                 continue
-            found = steps.located(
-                described_columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
-                len(samples),
+            columns = described_columns(
+                samples.columns, samples.keys, samples.of_group, samples.unmodelled, absences
             )
-            scale = apply_steps(np.ones(len(samples)), found.cell, samples.times, found.steps, found.maps)
-            certainty = np.where(scale > 1.0, np.uint8(ABSENT), certainty)
+            certainty = np.where(absences.mask(columns, samples.times), np.uint8(ABSENT), certainty)
         return replace(samples, certainty=certainty)

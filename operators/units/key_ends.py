@@ -7,7 +7,7 @@ value holds a segment begins at the first one after. A key closed by punctuation
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,7 @@ from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.descriptions.description import Description
-from pulse.stream.units.affine import Affine
-from pulse.stream.units.step_maps import Alteration, Steps
+from pulse.stream.units.step_maps import Absences, matching
 
 NEVER = np.iinfo(np.int64).max
 
@@ -27,11 +26,11 @@ NEVER = np.iinfo(np.int64).max
 class Drops:
     """The drops of a stream.
 
-    ``gaps`` marks by attribute where it is absent after it was present (:meth:`AccentLog.gaps`); ``closed`` holds instants, each
+    ``gaps`` is by attribute where it is absent after it was present (:meth:`AccentLog.gaps`); ``closed`` holds instants, each
     with a description of the keys that have no tuples from then on.
     """
 
-    gaps: Mapping[str, Steps]
+    gaps: Mapping[str, Absences]
     closed: tuple[tuple[int, Description], ...] = ()
 
     @classmethod
@@ -62,13 +61,7 @@ class Drops:
                 if before is None or since > before
                 else np.arange(len(last))
             )
-            steps = Steps.of([Alteration(0, where, Affine(2))], time="")
-            columns = {
-                name: table.column(name).take(pa.array(rows)).combine_chunks() for name in steps.columns
-            }
-            located = steps.located(columns, len(rows))
-            busy = np.diff(located.steps[0]) > 0
-            found[rows] |= busy[located.cell]
+            found[rows] |= matching(_taken(table, where.attributes, rows), where, len(rows))
         return found
 
     def after(self, table: pa.Table, rows: IntArray, t: IntArray) -> IntArray:
@@ -77,18 +70,18 @@ class Drops:
         ``rows`` are those of ``table``, and ``t`` their times.
         """
         found = np.full(len(t), NEVER, dtype=np.int64)
-        for steps in self.gaps.values():
-            columns = {
-                name: table.column(name).take(pa.array(rows)).combine_chunks() for name in steps.columns
-            }
-            located = steps.located(columns, len(rows))
+        for gaps in self.gaps.values():
+            located = gaps.located(_taken(table, gaps.columns, rows), len(rows))
             offsets, instants = located.steps
-            scale = located.maps[0]
             for cell in np.unique(located.cell):
                 own = slice(offsets[cell], offsets[cell + 1])
-                drops = np.append(instants[own][scale[own] > 1.0], NEVER)
+                drops = np.append(instants[own][located.absent[own]], NEVER)
                 here = located.cell == cell
                 found[here] = np.minimum(
                     found[here], drops[np.searchsorted(drops[:-1], t[here], side="right")]
                 )
         return found
+
+
+def _taken(table: pa.Table, names: Iterable[str], rows: IntArray) -> dict[str, pa.ChunkedArray]:
+    return {name: table.column(name).take(pa.array(rows)) for name in names}

@@ -1,4 +1,4 @@
-"""Convert raw tuples to the units of their stream's start before a fit (undo, semantics 8.1, 8.5).
+"""Convert recorded tuples to the units of their stream's start, in fits and in jobs (semantics 8.1, 8.5).
 
 Modelled attributes become doubles, by the composed inverse of the alterations; integers (keys, times, unmodelled attributes) are
 undone exactly. Tuples that cannot be modelled are left out with a reason and counted: those that by accents lack a key, the time
@@ -12,10 +12,11 @@ doubles for ``a`` and ``b``, the product and the sum round by at most ``u (2 |a 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,30 +24,48 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.decimals import as_doubles
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import Truth
 from pulse.kernels.pieces.step_maps import cut_at_steps
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.tuple_columns import needed_columns, times
-from pulse.operators.units.apply_maps import described_columns
+from pulse.operators.data.tuple_columns import instants, needed_columns, times
+from pulse.operators.units.apply_maps import segment_columns
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.units.affine import Affine
-from pulse.stream.units.recorded_units import RawUnits, raw_units
+from pulse.stream.units.recorded_units import WHOLE_ROW, RecordedUnits, units_of_log
 from pulse.stream.units.step_maps import EXACT, Steps
 
 RejectCallback = Callable[[pa.Table, str, bool], None]
 """A callback for tuples that are left out: the tuples, the reason, and whether to set them aside."""
+CONTRADICTS = "an earlier punctuation excludes this tuple"
 _LARGEST = (1 << 63) - 1
 _LEAST = 2.0**-1074
 
 
-@dataclass(frozen=True)
-class RawUndo:
-    """A converter of recorded tuples to base units, from a log or from the accents of a running job."""
+class BaseTuples(NamedTuple):
+    """Tuples in base units, and by attribute which of them lack it by accents."""
 
-    units: RawUnits
+    batch: pa.RecordBatch
+    lacking: dict[str, BoolArray]
+
+
+@dataclass(frozen=True)
+class ToBaseUnits:
+    """A converter of recorded tuples to base units, by a log or by the accents of a running job."""
+
+    units: RecordedUnits
     schema: StreamSchema
+
+    @classmethod
+    def of(cls, log: AccentLog | None, schema: StreamSchema) -> ToBaseUnits | None:
+        """Build the converter for the tuples of a stream with this log; None where they are in base units."""
+        units = RecordedUnits() if log is None else units_of_log(log, schema)
+        return None if units.is_empty else cls(units, schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns to read from the tuples."""
+        return list(dict.fromkeys((*needed_columns(self.schema), *self.units.columns)))
 
     @cached_property
     def _inverse(self) -> dict[str, Steps]:
@@ -59,135 +78,114 @@ class RawUndo:
         modelled = self.schema.modelled_names
         return {name: steps.largest_shift for name, steps in self._inverse.items() if name in modelled}
 
-    def timed(
+    def by_time(self, batch: pa.RecordBatch, leave: RejectCallback) -> pa.RecordBatch:
+        """Convert the tuples that can be modelled, by their own times, and report the others to ``leave``."""
+        schema, needed = self.schema, needed_columns(self.schema)
+
+        def report(rows: pa.Table, reason: str, keep: bool) -> None:
+            leave(rows.select(needed), reason, keep)
+
+        if schema.time in self.units.absent and batch.column(schema.time).null_count:
+            batch = _without(batch, _nulls(batch.column(schema.time)), lacks(schema.time), report)
+        at = times(pa.Table.from_batches([batch]), schema)[0]
+        return self.tuples(batch, at, report).batch.select(needed)
+
+    def tuples(
+        self, batch: pa.RecordBatch, at: IntArray, leave: RejectCallback, *, keep: Collection[str] = ()
+    ) -> BaseTuples:
+        """Convert tuples by their instants or places, and report those that cannot be modelled to ``leave``.
+
+        Tuples that lack attributes among ``keep`` are converted as well.
+        """
+        batch, at = self._timed(batch, at, leave)
+        absent = sorted(self.units.absent.items(), key=lambda one: one[0] != WHOLE_ROW)
+        lacking = {name: one.mask(batch, at) for name, one in absent}
+        gone = np.zeros(batch.num_rows, np.bool_)
+        for name, rows in lacking.items():
+            if name not in keep:
+                aside = name not in self.schema.modelled_names
+                _without(batch, rows & ~gone, lacks(name), leave, keep=aside)
+                gone |= rows
+        if gone.any():
+            batch, at = batch.filter(pa.array(~gone)), at[~gone]
+        batch, unfit = self._values(batch, at, leave)
+        kept = {name: rows[~gone][~unfit] for name, rows in lacking.items() if name in keep}
+        return BaseTuples(batch, kept)
+
+    def _timed(
         self, batch: pa.RecordBatch, at: IntArray, leave: RejectCallback
     ) -> tuple[pa.RecordBatch, IntArray]:
         """Convert altered times to base times in microseconds; leave out tuples whose time has no inverse image."""
         schema, units = self.schema, self.units
         if units.clock is None or units.uncovered is None:
             return batch, at
-        uncovered = _applied(np.ones(len(at)), units.uncovered, batch, at) > 1.0
+        uncovered = units.uncovered.mask(batch, at)
         if batch.column(schema.time).null_count:
             uncovered &= ~_nulls(batch.column(schema.time))
-        batch, at = self.without(batch, uncovered, "no instant maps to this time", leave), at[~uncovered]
-        compared = {one: batch.column(one) for one in units.clock.columns}
-        first, unfit = _exact(at, *units.clock.inverse().exactly(compared, at))
+        batch, at = _without(batch, uncovered, "no instant maps to this time", leave), at[~uncovered]
+        first, unfit = _exact(at, *units.clock.inverse().exactly(batch, at))
         place, null = batch.schema.get_field_index(schema.time), None
         if batch.column(schema.time).null_count:
             null = _nulls(batch.column(schema.time))
             unfit &= ~null
             null = null[~unfit]
-        batch = self.without(batch, unfit, "not a whole microsecond in base units", leave)
+        batch = _without(batch, unfit, "not a whole microsecond in base units", leave)
         first = first[~unfit]
         times = pa.array(first, mask=null).cast(pa.timestamp("us"))
         return batch.set_column(place, schema.time, times), first
 
-    def lacking(self, batch: pa.RecordBatch, at: IntArray) -> Iterator[tuple[str, BoolArray]]:
-        """Yield the attributes that accents removed, each with a mask of the tuples that lack it."""
-        for name, steps in self.units.absent.items():
-            yield name, _applied(np.ones(len(at)), steps, batch, at) > 1.0
-
-    def undone(self, batch: pa.RecordBatch, at: IntArray, leave: RejectCallback) -> pa.RecordBatch:
-        """Convert the tuples that have an inverse image, with all their columns."""
-        found = {
-            name: self._undone(batch, name, steps, at)
-            for name, steps in self.units.steps.items()
-            if name in self.schema.names
-        }
+    def _values(
+        self, batch: pa.RecordBatch, at: IntArray, leave: RejectCallback
+    ) -> tuple[pa.RecordBatch, BoolArray]:
+        """Convert the tuples that have an inverse image, with all their columns; return them and the mask of the others."""
         recorded, bad = batch, np.zeros(batch.num_rows, np.bool_)
-        for name, (column, unfit) in found.items():
-            if column is not None:
+        for name, steps in self._inverse.items():
+            if name in self.schema.names and name in recorded.schema.names:
+                column, unfit = self._column(recorded, name, steps, at)
                 batch = batch.set_column(batch.schema.get_field_index(name), name, column)
-            if unfit is not None:
-                bad = bad | unfit
+                bad = bad if unfit is None else bad | unfit
         if bad.any():  # reported as recorded: they have no inverse image
-            self.without(recorded, bad, "not a whole number in base units", leave)
+            _without(recorded, bad, "not a whole number in base units", leave)
             batch = batch.filter(pa.array(~bad))
-        return batch
+        return batch, bad
 
-    def _undone(
+    def _column(
         self, batch: pa.RecordBatch, name: str, steps: Steps, at: IntArray
-    ) -> tuple[pa.Array | None, BoolArray | None]:
-        """Convert a column (None: unchanged), and mark the rows without an inverse image."""
-        column = batch.column(name)
+    ) -> tuple[pa.Array, BoolArray | None]:
+        """Convert a column, and mark the rows without an inverse image."""
+        column, modelled = batch.column(name), name in self.schema.modelled_names
         null = _nulls(column) if column.null_count else None
-        exact = pa.types.is_integer(column.type) or _is_time(column.type)
-        if exact and name not in self.schema.modelled_names:
-            whole, type_ = _whole(column)
-            compared = {one: batch.column(one) for one in steps.columns}
-            moved, unfit = _exact(whole, *self._inverse[name].exactly(compared, at))
+        if not modelled and (pa.types.is_integer(column.type) or _is_time(column.type)):
+            if _is_time(column.type):
+                whole, type_ = instants(column), pa.timestamp("us", getattr(column.type, "tz", None))
+            else:
+                whole, type_ = (
+                    column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False),
+                    column.type,
+                )
+            moved, unfit = _exact(whole, *steps.exactly(batch, at))
             if pa.types.is_integer(type_):
                 low, high = _range(type_)
                 unfit |= (moved < low) | (moved > high)
                 moved[unfit] = 0
-            undone = pa.array(moved, mask=null).cast(type_)
-            return undone, unfit if null is None else unfit & ~null
-        if plain := pa.types.is_float64(column.type):
-            values = column.to_numpy(zero_copy_only=False)
-        else:
-            values = as_doubles(column).to_numpy(zero_copy_only=False)
-        undone_values = _applied(values, self._inverse[name], batch, at)
-        if undone_values is values and plain:
-            return None, None
-        made = pa.array(undone_values, mask=null)
-        if name not in self.schema.modelled_names and not plain:
-            made = made.cast(column.type, safe=False)
-        return made, None
-
-    def without(
-        self, batch: pa.RecordBatch, rows: BoolArray, reason: str, leave: RejectCallback, *, keep: bool = True
-    ) -> pa.RecordBatch:
-        """Filter out some tuples and report them with the reason."""
-        if not rows.any():
-            return batch
-        leave(pa.Table.from_batches([batch.filter(pa.array(rows))]), reason, keep)
-        return batch.filter(pa.array(~rows))
+            return pa.array(moved, mask=null).cast(type_), unfit if null is None else unfit & ~null
+        plain = pa.types.is_float64(column.type)
+        values = (column if plain else as_doubles(column)).to_numpy(zero_copy_only=False)
+        undone = steps.applied(np.ascontiguousarray(values), batch, at)
+        if undone is values and plain:
+            return column, None
+        made = pa.array(undone, mask=null)
+        return made if modelled or plain else made.cast(column.type, safe=False), None
 
 
-@dataclass(frozen=True)
-class Undo:
-    """A converter that undoes the accents of a log in the tuples of a stream."""
-
-    log: AccentLog
-    schema: StreamSchema
-
-    @cached_property
-    def units(self) -> RawUnits:
-        """Return the raw units of the log."""
-        return raw_units(self.log, self.schema)
-
-    @cached_property
-    def _raw(self) -> RawUndo:
-        return RawUndo(self.units, self.schema)
-
-    @property
-    def columns(self) -> list[str]:
-        """Return the columns to read from the tuples."""
-        return list(dict.fromkeys((*needed_columns(self.schema), *self.units.columns)))
-
-    @cached_property
-    def optional(self) -> frozenset[str]:
-        """Return the columns that a file may lack, as accents add and drop them."""
-        return self.log.coming
-
-    def tuples(self, batch: pa.RecordBatch, leave: RejectCallback) -> pa.RecordBatch:
-        """Convert the tuples that can be modelled, and report the others to ``leave``."""
-        raw, schema, needed = self._raw, self.schema, needed_columns(self.schema)
-
-        def report(rows: pa.Table, reason: str, keep: bool) -> None:
-            leave(rows.select(needed), reason, keep)
-
-        if schema.time in self.units.absent and batch.column(schema.time).null_count:
-            batch = raw.without(batch, _nulls(batch.column(schema.time)), lacks(schema.time), report)
-        batch, at = raw.timed(batch, times(pa.Table.from_batches([batch]), schema)[0], report)
-        gone = np.zeros(batch.num_rows, np.bool_)
-        for name, rows in raw.lacking(batch, at):
-            keep = name not in schema.modelled_names
-            raw.without(batch, rows & ~gone, lacks(name), report, keep=keep)
-            gone |= rows
-        if gone.any():
-            batch, at = batch.filter(pa.array(~gone)), at[~gone]
-        return raw.undone(batch, at, report).select(needed)
+def _without(
+    batch: pa.RecordBatch, rows: BoolArray, reason: str, leave: RejectCallback, *, keep: bool = True
+) -> pa.RecordBatch:
+    """Filter out some tuples and report them with the reason."""
+    if not rows.any():
+        return batch
+    leave(pa.Table.from_batches([batch.filter(pa.array(rows))]), reason, keep)
+    return batch.filter(pa.array(~rows))
 
 
 @dataclass(frozen=True)
@@ -206,11 +204,11 @@ class UndoneRounding:
     def of(cls, log: AccentLog, schema: StreamSchema) -> UndoneRounding | None:
         """Build the operator for a model fitted with these accents; None where undoing them is exact."""
         by_segment = not log.needs_tuples(schema)
-        steps = log.steps(schema.time) if by_segment else raw_units(log, schema).steps
+        steps = log.steps(schema.time) if by_segment else units_of_log(log, schema).steps
         found = {
             name: one.inverse()
             for name, one in steps.items()
-            if name in schema.modelled_names and not all(some.map.is_exact for some in one.alterations)
+            if name in schema.modelled_names and not one.is_exact
         }
         return cls(found, schema, by_segment) if found else None
 
@@ -233,10 +231,7 @@ class UndoneRounding:
         """Return per row the largest shift by which one of its tuples was undone."""
         if not self.by_segment:
             return np.full(len(relation), steps.largest_shift)
-        found = steps.located(
-            described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
-            len(relation),
-        )
+        found = steps.located(segment_columns(relation, steps), len(relation))
         offsets, shift = found.steps[0], found.shifts
         so_far = np.append(shift, EXACT)
         for begin, end in itertools.pairwise(offsets.tolist()):
@@ -269,12 +264,8 @@ def with_rounding(relation: Relation, shifts: Mapping[str, FloatArray | float]) 
 
 
 def lacks(name: str) -> str:
-    """Return the reason for leaving out a tuple that lacks an attribute."""
-    return f"without '{name}', by accents"
-
-
-def _applied(values: FloatArray, steps: Steps, batch: pa.RecordBatch, at: IntArray) -> FloatArray:
-    return steps.applied(values, {one: batch.column(one) for one in steps.columns}, at)
+    """Return the reason for leaving out a tuple that lacks an attribute, or that punctuation excludes."""
+    return CONTRADICTS if name == WHOLE_ROW else f"without '{name}', by accents"
 
 
 def _exact(values: IntArray, which: IntArray, maps: list[Affine]) -> tuple[IntArray, BoolArray]:
@@ -294,21 +285,6 @@ def _exact(values: IntArray, which: IntArray, maps: list[Affine]) -> tuple[IntAr
 
 def _fits(value: Fraction) -> bool:
     return value.denominator == 1 and abs(value) <= _LARGEST
-
-
-def _whole(column: pa.Array) -> tuple[IntArray, pa.DataType]:
-    """Return integers and their type once undone; times in microseconds, clipped where out of range."""
-    type_ = column.type
-    if not _is_time(type_):
-        return column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False), type_
-    if pa.types.is_date(type_):
-        column = column.cast(pa.timestamp("s" if pa.types.is_date32(type_) else "ms"))
-    count = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    undone = pa.timestamp("us", column.type.tz)
-    if column.type.unit == "ns":
-        return count // 1000, undone
-    scale = {"s": 1_000_000, "ms": 1_000, "us": 1}[column.type.unit]
-    return np.clip(count, EARLIEST // scale, LATEST // scale) * scale, undone
 
 
 def _is_time(type_: pa.DataType) -> bool:

@@ -58,21 +58,21 @@ def check(
     found = answer.accents()
     aborts = found.aborted_at is not None
     if as_json:
-        fates = [
+        traces = [
             {
-                "stream": fate.stream,
-                "accent": fate.accent.to_json(),
-                "outcome": fate.outcome,
-                "operators": [{"operator": one.operator, "does": one.does} for one in fate.verdicts],
-                "passed": [one.to_json() for one in fate.passed],
+                "stream": trace.stream,
+                "accent": trace.accent.to_json(),
+                "outcome": trace.outcome,
+                "operators": [{"operator": one.operator, "does": one.does} for one in trace.verdicts],
+                "passed": [one.to_json() for one in trace.passed],
             }
-            for fate in found.fates
+            for trace in found.traces
         ]
-        typer.echo(json.dumps({"survives": not aborts, "reason": found.reason, "accents": fates}, indent=2))
+        typer.echo(json.dumps({"survives": not aborts, "reason": found.reason, "accents": traces}, indent=2))
     else:
         for line in found.lines():
             typer.echo(line)
-        typer.echo(found.reason if aborts else _counted([fate.outcome for fate in found.fates]))
+        typer.echo(found.reason if aborts else _counted([trace.outcome for trace in found.traces]))
     raise typer.Exit(1 if aborts else 0)
 
 

@@ -143,3 +143,10 @@ _KINDS = (
     _is_string,
     _is_binary,
 )
+
+
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array; copied only if it has several chunks."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -152,7 +152,7 @@ def parse_instant(instant: str | datetime.date | np.datetime64) -> int:
         try:
             if _BELOW_MICROSECOND.search(text):  # fromisoformat would truncate these digits
                 raise ValueError
-            instant = datetime.datetime.fromisoformat(text)
+            return _since_epoch(datetime.datetime.fromisoformat(text))
         except ValueError:
             raise TimestampError(
                 f"timestamp: cannot read '{text}' as a point in time; write it as '2013-10-07', '2013-10-07 10:00' or "
@@ -163,6 +163,12 @@ def parse_instant(instant: str | datetime.date | np.datetime64) -> int:
             f"timestamp: expected a point in time such as '2013-10-07 10:00', got {instant!r}"
         )
     return int(to_microseconds([instant])[0])
+
+
+def _since_epoch(instant: datetime.datetime) -> int:
+    """Return the microseconds since the epoch; without a zone it is UTC."""
+    since = instant.replace(tzinfo=instant.tzinfo or datetime.UTC) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def to_datetime64(microseconds: IntArray) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -106,12 +105,7 @@ def refuse_accents(model: Path, given: Any) -> None:
 def unknown(old: AccentLog, new: AccentLog) -> AccentLog:
     """Return the controls of a log that are not in an older one."""
     known = set(old.controls)
-    fresh = [i for i, one in enumerate(new.controls) if one not in known]
-    return replace(
-        new,
-        controls=tuple(new.controls[i] for i in fresh),
-        lines=tuple(new.lines[i] for i in fresh),
-    )
+    return new.only(lambda one: one not in known)
 
 
 def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> AccentLog | None:
@@ -119,14 +113,13 @@ def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> 
 
     An accent at the instant of the newest tuple would cover that tuple, too.
     """
-    if old is None or new is None:
-        early = [] if new is None or end is None else [one for one in new.controls if one.position <= end]
-    else:
-        new = unknown(old, new)
-        early = [one for one in new.controls if end is not None and one.position <= end]
+    if new is None:
+        return old
+    new = new if old is None else unknown(old, new)
+    early = [one for one in new.controls if end is not None and one.position <= end]
     if early:
         raise AccentError(
             f"--append: {early[0]} at {format_instant(early[0].position)} covers data that is modelled already, up to "
             f"{format_instant(end or 0)}; fit the model anew with all its accents"
         )
-    return new if old is None else old if new is None else old + new
+    return new if old is None else old + new

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.arrow_types import REF, conform
+from pulse.core.arrow_types import REF, conform, one_chunk
 from pulse.core.decimals import as_doubles
 from pulse.core.elements import KIND_CODES, Deletion, Insertion, Replacement, read_changelog
 from pulse.core.errors import ElementError, SchemaError, unknown_column
@@ -159,7 +159,7 @@ class Revisions:
     @property
     def keys(self) -> tuple[pa.Array, ...]:
         """Return the key columns, per row."""
-        return tuple(_whole(self.table.column(name)) for name in self.schema.key_names)
+        return tuple(one_chunk(self.table.column(name)) for name in self.schema.key_names)
 
     def take(self, elements: IntArray) -> Revisions:
         """Return these elements, in this order."""
@@ -200,7 +200,7 @@ def revision_rows(table: Any, schema: StreamSchema, *, known: str | None = None)
 def _typed(table: pa.Table, source: str | None, field: pa.Field) -> pa.Array:
     if source is None:
         return pa.nulls(table.num_rows, field.type)
-    column = _whole(table.column(source))
+    column = one_chunk(table.column(source))
     if field.type == REF and not pa.types.is_null(column.type):
         return _timestamps(column, source)
     if field.type == pa.float64() and pa.types.is_decimal(column.type):
@@ -304,18 +304,14 @@ def _known_of_pairs(table: pa.Table) -> pa.Table:
 
 
 def _known(table: pa.Table) -> IntArray:
-    column = _whole(table.column(KNOWN))
+    column = one_chunk(table.column(KNOWN))
     filled: IntArray = column.view(pa.int64()).fill_null(NO_KNOWN).to_numpy(zero_copy_only=False).copy()
     return filled
 
 
 def _microseconds(column: pa.ChunkedArray) -> IntArray:
-    times: IntArray = _whole(column).view(pa.int64()).to_numpy(zero_copy_only=False)
+    times: IntArray = one_chunk(column).view(pa.int64()).to_numpy(zero_copy_only=False)
     return times
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _mask(column: pa.ChunkedArray) -> BoolArray:

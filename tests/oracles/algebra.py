@@ -13,12 +13,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from pulse.stream.accents.accents import Accent, AlterData, DropAttribute, Punctuation, Row
+from pulse.stream.accents.accents import Accent, AlterData, DropAttribute, Punctuation
 from pulse.stream.descriptions.description import FALSE
 from pulse.stream.descriptions.value_sets import ValueSet, scalar
 from pulse.stream.propagation.signature import Function, Signature, count_name
 from pulse.stream.propagation.state import State
+from tests.oracles import signatures
 from tests.oracles.content import Frozen, StreamElement, frozen
+from tests.oracles.rows import Row, altered, back_row, forward, forward_row
+from tests.oracles.signatures import rules
 
 Rows = Iterable[dict[str, Any]]
 
@@ -53,7 +56,7 @@ class Operator:
 def in_output_units(state: State, side: int, row: Row) -> dict[str, Any]:
     """An input row in the units of the output: what is held is undone."""
     now = dict(row)
-    for rule in state.rules(side):
+    for rule in rules(state, side):
         if rule.description.matches(row):
             value = rule.applied(row)
             if value is not None:
@@ -75,7 +78,7 @@ class Select(Operator):
 
     def row(self, memory: Any, state: State, side: int, row: Row) -> Rows:
         """As it is, if the value it would have had in first units satisfies the predicate."""
-        first = state.sides[side].units.back_row(row)
+        first = back_row(state.sides[side].units, row)
         allowed = ValueSet.compare(self.comparator, self.value)
         return [in_output_units(state, side, row)] if allowed.contains(first.get(self.attribute)) else []
 
@@ -88,7 +91,7 @@ class Project(Operator):
 
     def signature(self) -> Signature:
         """(∅, ∅, all − C)."""
-        return Signature.project(*self.attributes)
+        return signatures.project(*self.attributes)
 
     def row(self, memory: Any, state: State, side: int, row: Row) -> Rows:
         """Its attributes among those kept."""
@@ -134,7 +137,7 @@ class Intersect(Operator):
             for side, kept in enumerate(memory):
                 moved: Counter[Frozen] = Counter()
                 for row, count in kept.items():
-                    moved[frozen(element.altered(dict(row)))] += count
+                    moved[frozen(altered(element, dict(row)))] += count
                 memory[side] = moved
 
 
@@ -146,7 +149,7 @@ class Join(Operator):
 
     def signature(self) -> Signature:
         """(J, J, ∅)."""
-        return Signature.join(*self.on)
+        return signatures.join(*self.on)
 
     def begin(self) -> list[list[dict[str, Any]]]:
         """The rows of each side, in first units."""
@@ -154,10 +157,10 @@ class Join(Operator):
 
     def row(self, memory: list[list[dict[str, Any]]], state: State, side: int, row: Row) -> Rows:
         """With every row of the other side that has the same values; undefined equals nothing."""
-        first = state.sides[side].units.back_row(row)
+        first = back_row(state.sides[side].units, row)
         memory[side].append(first)
         return [
-            state.units.forward_row({**other, **first})
+            forward_row(state.units, {**other, **first})
             for other in memory[1 - side]
             if all(
                 scalar(first.get(name)) is not None and first.get(name) == other.get(name) for name in self.on
@@ -188,7 +191,7 @@ class Window(Operator):
 
     def signature(self) -> Signature:
         """(C, ∅, ∅), and descriptions move to the window id."""
-        return Signature.windowed(self.attribute, self.wid, self.size, self.origin)
+        return signatures.windowed(self.attribute, self.wid, self.size, self.origin)
 
     def row(self, memory: Any, state: State, side: int, row: Row) -> Rows:
         """With its window id; the attribute itself stays in first units, in which windows are."""
@@ -238,7 +241,7 @@ class Aggregate(Operator):
 
     def signature(self) -> Signature:
         """(G, ∅, all − G)."""
-        return Signature.aggregate(self.function, self.by, excluding=self.excluding)
+        return signatures.aggregate(self.function, self.by, excluding=self.excluding)
 
     def begin(self) -> _Groups:
         """Partial results by group; the group's attributes in the output's units."""
@@ -268,7 +271,7 @@ class Aggregate(Operator):
                 if isinstance(primitive, DropAttribute):
                     parts.pop(primitive.attribute, None)
                 elif isinstance(primitive, AlterData) and primitive.attribute in self.by:
-                    group = primitive.forward(group)
+                    group = forward(primitive, group)
                 elif isinstance(primitive, AlterData) and primitive.attribute in parts:
                     self._alter(parts, primitive)
             moved[frozen(group)] = parts

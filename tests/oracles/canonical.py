@@ -24,11 +24,11 @@ from pulse.stream.accents.accents import (
     AlterData,
     DropAttribute,
     Punctuation,
-    Row,
 )
 from pulse.stream.descriptions.description import Description
 from pulse.stream.descriptions.value_sets import scalar
 from tests.oracles.content import StreamElement, content_of
+from tests.oracles.rows import Row, altered, carried_back, undone
 
 _ADD, _ROW, _ALTER, _DROP = range(4)
 _RANKS: dict[type[Any], int] = {AddAttribute: _ADD, AlterData: _ALTER, DropAttribute: _DROP}
@@ -109,7 +109,7 @@ def commute_alter_with_row(one: StreamElement, two: StreamElement) -> list[Strea
     accent, row = _accent_and_row(one, two)
     if accent is None or not isinstance(accent.primitive, AlterData):
         return None
-    return [accent.undone(row), accent] if one is accent else [accent, accent.altered(row)]
+    return [undone(accent, row), accent] if one is accent else [accent, altered(accent, row)]
 
 
 def commute_disjoint(one: StreamElement, two: StreamElement) -> list[StreamElement] | None:
@@ -132,7 +132,7 @@ def commute_alter_with_accent(one: StreamElement, two: StreamElement) -> list[St
     if not isinstance(one, Accent) or not isinstance(two, Accent):
         return None
     if isinstance(one.primitive, AlterData) and not isinstance(two.primitive, AlterData):
-        return [replace(two, description=one.carried_back(two.description)), one]
+        return [replace(two, description=carried_back(one, two.description)), one]
     if isinstance(two.primitive, AlterData) and not isinstance(one.primitive, AlterData):
         return [two, replace(one, description=two.carried(one.description))]
     return None

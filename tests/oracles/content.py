@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from pulse.stream.accents.accents import Accent, AddAttribute, DropAttribute, Punctuation, Row
+from pulse.stream.accents.accents import Accent, AddAttribute, DropAttribute, Punctuation
 from pulse.stream.descriptions.description import FALSE, TRUE, Description, Domain
 from pulse.stream.descriptions.value_sets import scalar
 from pulse.stream.units.unit_map import Units
+from tests.oracles.rows import Row, undone
 
 StreamElement: TypeAlias = Accent | Punctuation | Row
 Frozen: TypeAlias = frozenset[tuple[str, Any]]
@@ -68,7 +69,7 @@ def content_of(stream: Iterable[StreamElement], attributes: Collection[str]) -> 
         if not isinstance(element, Accent):
             row: Row = element
             for accent in reversed(accents):
-                row = accent.undone(row)
+                row = undone(accent, row)
             rows[frozen(row)] += 1
             continue
         name, first = element.attribute, units.back(element.description)

@@ -14,11 +14,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pulse.stream.accents.accents import Accent, DropAttribute
-from pulse.stream.accents.validity import check_stream
 from pulse.stream.descriptions.description import Domain
 from tests.oracles.canonical import canonicalise, is_canonical, rank
 from tests.oracles.content import Content, StreamElement, content_of
 from tests.oracles.plan_of_rows import AbortedError, Node, run
+from tests.oracles.rows import check_stream
 from tests.stream.streams import PICKS, Drawn, Picks, World
 
 Tagged = list[tuple[str, StreamElement]]

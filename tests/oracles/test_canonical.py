@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.stream.accents.accents import Accent, AccentError, Punctuation
-from pulse.stream.accents.validity import check_stream
 from pulse.stream.descriptions.description import Description
 from tests.oracles.canonical import (
     COMMUTATIONS,
@@ -32,6 +31,7 @@ from tests.oracles.canonical import (
     reordered,
 )
 from tests.oracles.content import content_of
+from tests.oracles.rows import check_stream
 from tests.stream.streams import World, streams
 
 WORLD = World()

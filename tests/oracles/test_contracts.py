@@ -17,6 +17,7 @@ from tests.oracles.canonical import canonicalise
 from tests.oracles.content import Content, content_of
 from tests.oracles.diagram import Tagged, interleaved
 from tests.oracles.plan_of_rows import AbortedError, Node, Source, run
+from tests.oracles.rows import map_at
 from tests.stream.streams import World, rows, streams
 
 # Descriptions speak of what does not change, as the paper expects of practice; everything else is in the diagram.
@@ -83,7 +84,7 @@ def test_merge_alterations_need_both(elements: Tagged, row: dict[str, Any]) -> N
     _, content = through(Node(Union(), A, B), elements)
     for attribute in ("x", "p"):
         one, two = (visited(of(elements, name), attribute, row) for name in TWO)
-        reached = content.units.map_at(attribute, row)
+        reached = map_at(content.units, attribute, row)
         assert reached in one
         assert reached in two
         if one[-1] == two[-1]:
@@ -107,7 +108,7 @@ def test_accumulators(stream: list[Any], row: dict[str, Any]) -> None:
             exists = given_content.exists.get(attribute, FALSE) & Description.where(g={"a", "b"})
             assert content.exists.get(attribute, FALSE).equivalent(exists.without("g"))
             fibres = [visited(stream, attribute, {**row, "g": g}) for g in ("a", "b")]
-            reached = content.units.map_at(attribute, row)
+            reached = map_at(content.units, attribute, row)
             assert all(reached in fibre for fibre in fibres)
             if fibres[0][-1] == fibres[1][-1]:
                 assert reached == fibres[0][-1]

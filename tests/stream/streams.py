@@ -15,12 +15,12 @@ from pulse.stream.accents.accents import (
     AlterData,
     DropAttribute,
     Primitive,
-    Row,
 )
 from pulse.stream.accents.validity import Existence
 from pulse.stream.descriptions.description import TRUE, Description
 from pulse.stream.descriptions.value_sets import ValueSet
 from pulse.stream.units.affine import Affine
+from tests.oracles.rows import Row, altered
 
 # Few maps, some of them inverse to each other, one the composition of two: so that they meet, annihilate and compose.
 MAPS = [Affine(2), Affine("1/2"), Affine(1, 1), Affine(2, 1)]
@@ -118,7 +118,7 @@ def placed(row: Row, accents: Sequence[Accent], here: Existence) -> dict[str, An
     """A row in first units as it is after these accents: altered, without what does not exist for it."""
     now = dict(row)
     for accent in accents:
-        now = accent.altered(now)
+        now = altered(accent, now)
     while gone := [name for name in now if not here[name].matches(now)]:
         del now[gone[0]]
     return now

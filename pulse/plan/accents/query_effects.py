@@ -21,13 +21,13 @@ from pulse.operators.node import Node
 from pulse.plan.accents.operators import Abort, operator_of
 from pulse.plan.accents.routes import straight
 from pulse.plan.accents.trace import AccentTrace, Verdict, ended
-from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control
+from pulse.stream.accents.accents import Accent, Control
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import Domain
 from pulse.stream.propagation.state import Mode
 from pulse.stream.units.affine import Affine
-from pulse.stream.units.step_maps import Alteration, Steps
+from pulse.stream.units.step_maps import Absences, Alteration, Steps, absences_of, steps_of
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Accented:
     time: str
     passed: tuple[Accent, ...] = ()
     # Alter data that passes straight through, by attribute; replaces ``passed``.
-    altered: tuple[tuple[str, Alteration], ...] = ()
+    altered: tuple[tuple[str, Alteration[Affine]], ...] = ()
     aborted_at: int | None = None
     reason: str = ""
-    fates: tuple[AccentTrace, ...] = field(default=(), compare=False)
+    traces: tuple[AccentTrace, ...] = field(default=(), compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -49,28 +49,20 @@ class Accented:
 
     def steps(self) -> dict[str, Steps]:
         """Return the unit maps of the answer, by attribute."""
-        found: dict[str, list[Alteration]] = {}
+        if not self.altered:
+            return steps_of(self.passed, self.time)
+        found: dict[str, list[Alteration[Affine]]] = {}
         for name, alteration in self.altered:
             found.setdefault(name, []).append(alteration)
-        for one in self.passed:
-            if isinstance(one.primitive, AlterData):
-                found.setdefault(one.attribute, []).append(
-                    Alteration(one.position, one.description, one.primitive.alpha)
-                )
         return {name: Steps.of(own, time=self.time) for name, own in found.items()}
 
-    def ends(self) -> dict[str, Steps]:
-        """Return where attributes of the answer end, and begin again: the scale is above 1 where they are absent."""
-        found: dict[str, list[Alteration]] = {}
-        for one in self.passed:
-            if not isinstance(one.primitive, AlterData):
-                map = Affine("1/2") if isinstance(one.primitive, AddAttribute) else Affine(2)
-                found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
-        return {name: Steps.of(own, time=self.time) for name, own in found.items()}
+    def absences(self) -> dict[str, Absences]:
+        """Return where attributes of the answer end, and begin again."""
+        return absences_of(self.passed, self.time)
 
     def lines(self) -> list[str]:
         """Return the trace of every accent as text."""
-        return [text for fate in self.fates for text in fate.lines()]
+        return [text for trace in self.traces for text in trace.lines()]
 
 
 def accented(
@@ -92,10 +84,10 @@ def accented(
     if not trace and (altered := straight(plan, controls, chosen, mode)) is not None:
         return Accented(plan.columns.time, altered=altered)
     root = operator_of(
-        plan, domains or {}, mode, frozenset(name for name, log in logs.items() if log.entangled)
+        plan, domains or {}, mode, frozenset(name for name, log in logs.items() if log.interdependent)
     )
     passed: list[Accent] = []
-    fates: list[AccentTrace] = []
+    traces: list[AccentTrace] = []
     for name, control in controls:
         verdicts: list[Verdict] | None = [] if trace else None
         try:
@@ -103,18 +95,18 @@ def accented(
                 raise Abort(f"stream {name}: the policy is to stop at {control} on '{control.attribute}'")
             out = root.push(name, control, verdicts)
         except Abort as e:
-            fates.append(AccentTrace(name, control, tuple(verdicts or ()), aborts=str(e)))
+            traces.append(AccentTrace(name, control, tuple(verdicts or ()), aborts=str(e)))
             return Accented(
                 plan.columns.time,
                 tuple(passed),
                 aborted_at=control.position,
                 reason=ended(control, str(e)),
-                fates=tuple(fates),
+                traces=tuple(traces),
             )
         if trace:
-            fates.append(AccentTrace(name, control, tuple(verdicts or ()), tuple(out)))
+            traces.append(AccentTrace(name, control, tuple(verdicts or ()), tuple(out)))
         passed += [one for one in out if isinstance(one, Accent)]
-    return Accented(plan.columns.time, tuple(passed), fates=tuple(fates))
+    return Accented(plan.columns.time, tuple(passed), traces=tuple(traces))
 
 
 def _in_order(logs: Mapping[str, AccentLog], policies: Mapping[str, Policy]) -> list[tuple[str, Control]]:

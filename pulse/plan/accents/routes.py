@@ -24,14 +24,14 @@ Route = tuple[tuple[str, Affine, Mapping[str, str]], ...]
 
 def straight(
     plan: Node, controls: Iterable[tuple[str, Control]], policies: Mapping[str, Policy], mode: Mode
-) -> tuple[tuple[str, Alteration], ...] | None:
+) -> tuple[tuple[str, Alteration[Affine]], ...] | None:
     """Return all alterations of the answer, if every control passes straight; None if any does not.
 
     A kind is an attribute, a map and the compared attributes. An output that followed every alteration so far follows the next
     one by its own map: maps of an expression compose as those of its inputs.
     """
     routes: dict[tuple[str, str, Affine, frozenset[str]], Route | None] = {}
-    found: list[tuple[str, Alteration]] = []
+    found: list[tuple[str, Alteration[Affine]]] = []
     for name, control in controls:
         if not isinstance(control, Accent) or not isinstance(control.primitive, AlterData):
             return None

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from pulse.core.instants import EARLIEST
 from pulse.core.schema import StreamSchema
-from pulse.runtime.accents.compacted_maps import listed_values
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.stream.accents.accents import Accent, AlterData, Control, Punctuation, is_alteration
 from pulse.stream.accents.log import AccentLog
@@ -42,10 +41,32 @@ def admit(
         return list(controls)
     for one in controls:
         options.check(one, schema)
-    names = (*options.attributes, *moved)
-    if all(is_alteration(one) for one in controls):
-        return _all_at_once(controls, f"stream {options.stream}", schema, names, recent, altered)
-    return _one_by_one(controls, f"stream {options.stream}", schema, names, recent, altered)
+    names, altered, line = [*options.attributes, *moved], list(altered), f"stream {options.stream}"
+
+    def checked(before: Sequence[Control], new: Sequence[Control]) -> list[Control]:
+        """Check controls behind earlier ones, in one log."""
+        every = [*before, *new]
+        log = AccentLog.of(every, lines=[line] * len(every))
+        order = sorted(range(len(every)), key=lambda i: every[i].position)
+        in_log = log.checked(schema, names, raw=True, altered=altered).controls
+        found = dict(zip(order, in_log, strict=True))
+        return [found[i] for i in range(len(before), len(every))]
+
+    if all(is_alteration(one) for one in controls):  # no attribute is added or dropped in between
+        instants = {one.position for one in controls}
+        return checked([one for one in recent if one.position in instants], controls)
+    found: list[Control] = []
+    for one in controls:  # a description may use an attribute that an earlier accent adds
+        if isinstance(one, Punctuation):  # applies to all later rows, whatever their time
+            checked([], [replace(one, position=EARLIEST)])
+            found.append(one)
+            continue
+        accents = (other for other in (*recent, *found) if isinstance(other, Accent))
+        found += checked([other for other in accents if _same_target(other, one)], [one])
+        names.append(one.attribute)
+        if is_alteration(one):
+            altered.append(one.attribute)
+    return found
 
 
 def _all_simple(controls: Sequence[Control], schema: StreamSchema, recent: Sequence[Accent]) -> bool:
@@ -55,58 +76,11 @@ def _all_simple(controls: Sequence[Control], schema: StreamSchema, recent: Seque
     for one in controls:
         if not isinstance(one, Accent) or not isinstance(one.primitive, AlterData):
             return False
-        found, at = listed_values(one.description), (one.position, one.attribute)
+        found, at = one.description.listed_values, (one.position, one.attribute)
         if found is None or found[0] not in texts or one.attribute not in models or at in instants:
             return False
         instants.add(at)
     return True
-
-
-def _all_at_once(
-    controls: Sequence[Control],
-    line: str,
-    schema: StreamSchema,
-    names: Collection[str],
-    recent: Sequence[Accent],
-    altered: Sequence[str],
-) -> list[Control]:
-    """Check alter data in one log, behind recent ones of the same instants: no attribute is added or dropped in between."""
-    instants = {one.position for one in controls}
-    before = [one for one in recent if one.position in instants]
-    every: list[Control] = [*before, *controls]
-    log = AccentLog.of(every, lines=[line] * len(every))
-    found = log.checked(schema, names, raw=True, altered=altered).controls
-    order = sorted(range(len(every)), key=lambda i: every[i].position)
-    back = dict(zip(order, found, strict=True))
-    return [back[i] for i in range(len(before), len(every))]
-
-
-def _one_by_one(
-    controls: Sequence[Control],
-    line: str,
-    schema: StreamSchema,
-    names: Collection[str],
-    recent: Sequence[Accent],
-    altered: Sequence[str],
-) -> list[Control]:
-    """Check each control after the earlier ones: a description may use an attribute that an earlier accent adds."""
-    found: list[Control] = []
-    known, altered = list(names), list(altered)
-    for one in controls:
-        if isinstance(one, Punctuation):  # applies to all later rows, whatever their time
-            alone = AccentLog.of([replace(one, position=EARLIEST)], lines=[line])
-            alone.checked(schema, known, raw=True, altered=altered)
-            found.append(one)
-            continue
-        before = [
-            other for other in (*recent, *found) if isinstance(other, Accent) and _same_target(other, one)
-        ]
-        log = AccentLog.of([*before, one], lines=[line] * (len(before) + 1))
-        found.append(log.checked(schema, known, raw=True, altered=altered).controls[-1])
-        known.append(one.attribute)
-        if isinstance(one.primitive, AlterData):
-            altered.append(one.attribute)
-    return found
 
 
 def _same_target(recent: Accent, one: Accent) -> bool:

@@ -28,19 +28,19 @@ from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.core.instants import EARLIEST
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.tuple_columns import instants
 from pulse.operators.relational.scan import scans
 from pulse.operators.units.key_ends import Drops
 from pulse.plan.accents.derived import described
-from pulse.runtime.accents.compacted_maps import union_of
-from pulse.runtime.accents.output_units import changes_in_output_units, instants
+from pulse.runtime.accents.output_units import changes_in_output_units
 from pulse.runtime.accents.parsing import parse_line, parse_row
 from pulse.runtime.accents.propagation import AccentPropagation, Ending
 from pulse.runtime.accents.query_units import OutputUnits, QueryAbortedError
 from pulse.runtime.accents.rounding import Shifts
 from pulse.runtime.accents.row_splitter import split_controls
-from pulse.runtime.accents.stream_state import AccentState, of_keys
-from pulse.runtime.accents.to_base_units import (
-    ROW,
+from pulse.runtime.accents.stream_state import ROW, AccentState, of_keys
+from pulse.runtime.accents.tuple_columns import (
+    blank_unread,
     decode_keys,
     encode_keys,
     null_unread,
@@ -50,7 +50,7 @@ from pulse.runtime.accents.to_base_units import (
 from pulse.runtime.incremental.continuous_query import RETENTION_MARGIN, followed
 from pulse.runtime.predict.tuple_history import anchored_behind
 from pulse.stream.accents.accents import Accent, Control
-from pulse.stream.descriptions.description import Description
+from pulse.stream.descriptions.description import Description, any_of
 from pulse.validation.online.rejects import PLACE
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class Follower:
             return
         for name, one in self.streams.items():
             keys = self.predictor.specs[name].schema.key_names
-            new = of_keys(union_of([where for _, where in one.closing]), keys)
+            new = of_keys(any_of([where for _, where in one.closing]), keys)
             if now is not None and not new.is_empty and (names := self._answer_names(name)) is not None:
                 self.closing.append((now, described(new, names)))
             self._carry_over(name)
@@ -233,7 +233,7 @@ class Follower:
         self.propagation.compact(self.predictor, horizon)
         passed = [where for until, where in self.closing if until <= horizon]
         if passed:
-            self.propagation.forget(union_of(passed))
+            self.propagation.output.forget(any_of(passed))
             self.closing = [pair for pair in self.closing if pair[0] > horizon]
         if self.propagation.size != size or passed:
             self.output_units = self.propagation.output_units(self._answer_time)
@@ -314,20 +314,18 @@ class Follower:
         ``rows`` are the tuples' places, if accents are among them.
         """
         one, options, time = self.streams[stream], self.predictor.accent_options[stream], self._time(stream)
-        by = time if options.column is None else ROW
-        if by == time and len(one):
-            at = instants(table.column(time))
-        else:
-            at = np.zeros(table.num_rows, np.int64) if rows is None else rows
-        place = [PLACE] if len(one) else []
-        if place:
-            table = with_places(encode_keys(table, self._encoded_keys(stream)))
-        rebased = one.rebase(table, at, by, options, self.predictor.specs[stream].schema)
+        schema = self.predictor.specs[stream].schema
         others = [name for name, _ in options.others if name in table.column_names]
-        if not others and not place:
-            return rebased.came, rebased.rebased, rebased.aside
-        came, *aside = (part.drop_columns([*others, *place]) for part in (rebased.came, *rebased.aside))
-        return came, rebased.rebased.drop_columns(others), aside
+        if one.is_idle(options):
+            table = table.drop_columns(others) if others else table
+            return table, blank_unread(table, options.unread), []
+        by, at = ROW, np.zeros(table.num_rows, np.int64) if rows is None else rows
+        if options.column is None:
+            by, at = time, instants(table.column(time))
+        table = with_places(encode_keys(table, self._encoded_keys(stream)))
+        found = one.rebase(table, at, by, options, schema)
+        came, *aside = (part.drop_columns([*others, PLACE]) for part in (found.came, *found.aside))
+        return came, found.rebased.drop_columns(others), aside
 
 
 def reach_behind(predictor: Predictor) -> int:

@@ -7,14 +7,16 @@ accent of one key leaves the others alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.arrow_types import one_chunk
 from pulse.core.certainty import certainty_codes
 from pulse.core.columns import Columns
 from pulse.core.segment.coefficients import from_padded, to_padded
@@ -22,11 +24,10 @@ from pulse.kernels.pieces.step_maps import cut_at_steps, restate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import ending_after
 from pulse.operators.output.diff import difference
-from pulse.operators.units.apply_maps import described_columns
+from pulse.operators.units.apply_maps import segment_columns
 from pulse.runtime.accents.query_units import OutputUnits
-from pulse.runtime.accents.to_base_units import whole
 from pulse.runtime.incremental.continuous_query import ContinuousQuery, selected
-from pulse.stream.units.step_maps import Located
+from pulse.stream.units.step_maps import Located, StepFunction
 
 _FROM = "\0from"  # the row of the changelog that a segment is a part of
 
@@ -65,8 +66,8 @@ def _first_difference(before: OutputUnits | None, now: OutputUnits | None) -> in
     if before is now:
         return None
     found: list[int] = []
-    for of in ("alter", "cease"):
-        old, new = (getattr(one, of).steps if one is not None else {} for one in (before, now))
+    for of in (_steps, _absences):
+        old, new = of(before), of(now)
         for name in {*old, *new}:
             a, b = (steps[name].alterations if name in steps else () for steps in (old, new))
             if a is b:
@@ -81,6 +82,14 @@ def _first_difference(before: OutputUnits | None, now: OutputUnits | None) -> in
     return min(found, default=None)
 
 
+def _steps(units: OutputUnits | None) -> Mapping[str, StepFunction[Any]]:
+    return {} if units is None else units.alter.steps
+
+
+def _absences(units: OutputUnits | None) -> Mapping[str, StepFunction[Any]]:
+    return {} if units is None else units.presence.absences
+
+
 def _in_units(units: OutputUnits | None, relation: Relation) -> Relation:
     return relation if units is None else units.segments(relation).without_empty_groups()
 
@@ -90,7 +99,7 @@ def _diff(query: ContinuousQuery, old: Relation, new: Relation) -> pa.Table:
 
 
 def _only_alters(units: OutputUnits | None) -> bool:
-    return units is None or (not units.cease.steps and units.end is None)
+    return units is None or (not units.presence.absences and units.end is None)
 
 
 def _restate_parts(held: Relation, before: OutputUnits | None, now: OutputUnits | None) -> pa.Table:
@@ -100,7 +109,7 @@ def _restate_parts(held: Relation, before: OutputUnits | None, now: OutputUnits 
         for when, units in (("before", before), ("now", now)):
             steps = None if units is None else units.alter.steps.get(name)
             if steps is not None:
-                columns = described_columns(held.columns, held.keys, held.group, held.unmodelled, steps)
+                columns = segment_columns(held, steps)
                 parts.cut(f"{when} {name}", steps.located(columns, len(held)))
     maps = {name: (parts.map(f"before {name}"), parts.map(f"now {name}")) for name in held.columns.modelled}
     moved = np.any([(old[0] != now[0]) | (old[1] != now[1]) for old, now in maps.values()], axis=0)
@@ -119,9 +128,7 @@ def _restate_parts(held: Relation, before: OutputUnits | None, now: OutputUnits 
 
 def _units_by_output_columns(units: OutputUnits | None, output: Columns) -> bool:
     """Whether the output's own columns determine the units of a row."""
-    if units is None:
-        return True
-    every = [*units.alter.steps.values(), *units.cease.steps.values()]
+    every = (*_steps(units).values(), *_absences(units).values())
     return all(name in output.names for steps in every for name in steps.columns)
 
 
@@ -129,13 +136,13 @@ def _convert_rows(changes: pa.Table, output: Columns, units: OutputUnits) -> pa.
     """Convert changelog rows to output units; each part of an old row directly precedes that of the new row."""
     if not changes.num_rows:
         return changes
-    if units.cease.steps or units.end is not None:
+    if units.presence.absences or units.end is not None:
         return _convert_cut_rows(changes, output, units)
     altered = {name: one for name, one in units.alter.steps.items() if name in output.modelled}
-    ref, lo, hi = (whole(changes.column(name)) for name in ("ref", "lo", "hi"))
+    ref, lo, hi = (one_chunk(changes.column(name)) for name in ("ref", "lo", "hi"))
     parts = _Parts.of(ref.view(pa.int64()).to_numpy(), lo.to_numpy(), hi.to_numpy())
     for name, steps in altered.items():
-        columns = {one: whole(changes.column(one)) for one in steps.columns}
+        columns = {one: one_chunk(changes.column(one)) for one in steps.columns}
         parts.cut(name, steps.located(columns, changes.num_rows))
     return _apply_parts(changes, parts)
 
@@ -198,10 +205,10 @@ def _apply_parts(changes: pa.Table, parts: _Parts) -> pa.Table:
         new |= {"lo": pa.array(parts.lo[order]), "hi": pa.array(parts.hi[order])}
     for name, maps in parts.maps.items():
         made = restate(
-            to_padded(whole(changes.column(name))),
+            to_padded(one_chunk(changes.column(name))),
             parts.lo[order],
             parts.hi[order],
-            whole(changes.column(f"{name}_err")).to_numpy(),
+            one_chunk(changes.column(f"{name}_err")).to_numpy(),
             np.arange(len(order)),
             maps.take(order),
         )
@@ -248,19 +255,3 @@ def _convert_cut_rows(changes: pa.Table, output: Columns, units: OutputUnits) ->
         .select(changes.column_names)
         .cast(changes.schema)
     )
-
-
-def instants(times: pa.ChunkedArray | pa.Array) -> IntArray:
-    """Convert times of any unit to microseconds; nulls become 0."""
-    if pa.types.is_timestamp(times.type) and times.type.unit == "us" and not times.null_count:
-        plain = whole(times)
-        return np.asarray(plain.view(pa.int64()).to_numpy())
-    if pa.types.is_date(times.type):
-        times = times.cast(pa.timestamp("s" if pa.types.is_date32(times.type) else "ms"))
-    count = times.cast(pa.int64()).fill_null(0).to_numpy().astype(np.int64)
-    unit = times.type.unit if pa.types.is_timestamp(times.type) else "us"
-    if unit == "ns":
-        return np.asarray(count // 1000)
-    scale = {"s": 1_000_000, "ms": 1_000, "us": 1}[unit]
-    limit = (1 << 62) // scale
-    return np.asarray(np.clip(count, -limit, limit) * scale)

@@ -76,13 +76,13 @@ class OutputUnits:
     """The unit maps applied to an answer. ``end`` is the instant at which the query ends, and ``reason`` why."""
 
     alter: Alter
-    cease: Presence
+    presence: Presence
     end: int | None = None
     reason: str = ""
 
     def segments(self, relation: Relation) -> Relation:
         """Convert segments to the units in force at each instant, up to the end."""
-        relation = self.alter.segments(self.cease.segments(relation))
+        relation = self.alter.segments(self.presence.segments(relation))
         if self.end is None:
             return relation
         keep, lo, hi = narrow(Ranges(relation.group, relation.ref, relation.lo, relation.hi), None, self.end)
@@ -91,14 +91,14 @@ class OutputUnits:
 
     def samples(self, samples: Samples) -> Samples:
         """Convert samples likewise."""
-        return self._ended(self.alter.samples(self.cease.samples(samples)))
+        return self._ended(self.alter.samples(self.presence.samples(samples)))
 
     def on_stretches(self, samples: Samples) -> tuple[Samples, dict[str, Located] | None]:
         """Convert samples likewise; also return the maps left to apply while they become tuples, or None."""
         found = self.alter.on_stretches(samples)
         if found is None:
             return self.samples(samples), None
-        return self._ended(self.cease.samples(samples)), found
+        return self._ended(self.presence.samples(samples)), found
 
     def _ended(self, samples: Samples) -> Samples:
         if self.end is None:
@@ -209,7 +209,7 @@ def _derive(
     }
     if found.is_empty:
         return JobAccents(inputs)
-    output = OutputUnits(Alter(found.steps()), Presence(found.ends()), found.aborted_at, found.reason)
+    output = OutputUnits(Alter(found.steps()), Presence(found.absences()), found.aborted_at, found.reason)
     return JobAccents(inputs, output)
 
 
@@ -221,7 +221,7 @@ def _input_units(model: Model, log: AccentLog, policy: Policy) -> InputUnits | N
     """The maps from stored segments to the units of evaluation: those of the stream's start, except for ignored accents."""
     time = model.schema.time
     evolving = Alter(log.evolving(policy).steps(time)).inverse()
-    cease = Presence(log.evolving(policy).for_segments(model.schema).gaps(model.schema), stored=True)
+    presence = Presence(log.evolving(policy).for_segments(model.schema).gaps(model.schema), stored=True)
     if model.manifest.accents is None:
         # A tuple before the accent holds until the next one: only segments that begin after the accent are surely in its units.
         held, lines = (
@@ -232,15 +232,15 @@ def _input_units(model: Model, log: AccentLog, policy: Policy) -> InputUnits | N
     else:
         rounding = UndoneRounding.of(log, model.schema)
         if not log.ignored(policy).steps(time):
-            there = cease.steps or rounding is not None
-            return InputUnits((), _name(log, policy), cease, rounding) if there else None
+            there = presence.absences or rounding is not None
+            return InputUnits((), _name(log, policy), presence, rounding) if there else None
         if log.needs_tuples(model.schema):
             raise UnsupportedAccentError(
                 f"{model.path}: its fit undid accents that depend on tuples' values, so values as recorded, which the policy to "
                 "ignore alter data needs, are lost; fit the tuples without these accents"
             )
-        return InputUnits((Alter(log.steps(time)), evolving), _name(log, policy), cease, rounding)
-    return InputUnits(alters, _name(log, policy), cease)
+        return InputUnits((Alter(log.steps(time)), evolving), _name(log, policy), presence, rounding)
+    return InputUnits(alters, _name(log, policy), presence)
 
 
 def _name(log: AccentLog, policy: Policy) -> str:

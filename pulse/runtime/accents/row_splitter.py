@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.runtime.accents.output_units import instants
-from pulse.runtime.accents.to_base_units import encode_keys, whole
+from pulse.core.arrow_types import one_chunk
+from pulse.operators.data.tuple_columns import instants
+from pulse.runtime.accents.tuple_columns import encode_keys
 
 _RUN = 1000  # rows per run from which slicing is faster than filtering
 
@@ -47,8 +48,8 @@ def accent_rows(table: pa.Table, column: str) -> IntArray:
     found = table.column(column)
     if found.null_count == len(found):
         return np.zeros(0, np.int64)
-    places = _valid(whole(found))
-    texts = whole(found).take(pa.array(places)).cast(pa.string())
+    places = _valid(one_chunk(found))
+    texts = one_chunk(found).take(pa.array(places)).cast(pa.string())
     filled: BoolArray = np.asarray(pc.not_equal(pc.utf8_trim_whitespace(texts), ""))
     return places[filled]
 

@@ -16,22 +16,22 @@ class InputUnits:
     alters: tuple[Alter, ...] = field(compare=False)
     name: str = ""
     # Where an attribute is absent, even if a model continues across it.
-    cease: Presence = field(default=Presence({}), compare=False)
+    presence: Presence = field(default=Presence({}), compare=False)
     # The rounding of tuples that the fit converted to base units.
     rounding: UndoneRounding | None = field(default=None, compare=False)
 
     @property
     def columns(self) -> set[str]:
         """The columns that the descriptions compare."""
-        every = [*(alter.steps for alter in self.alters), self.cease.steps]
-        found = {name for one in every for steps in one.values() for name in steps.columns}
+        found = {name for alter in self.alters for steps in alter.steps.values() for name in steps.columns}
+        found |= {name for one in self.presence.absences.values() for name in one.columns}
         return found if self.rounding is None else found | self.rounding.columns
 
     def segments(self, relation: Relation) -> Relation:
         """Convert segments to the units that the query is evaluated in."""
         if self.rounding is not None:
             relation = self.rounding.segments(relation)
-        relation = self.cease.segments(relation)  # before alterations cut what the fit made
+        relation = self.presence.segments(relation)  # before alterations cut what the fit made
         for alter in self.alters:
             relation = alter.segments(relation)
         return relation

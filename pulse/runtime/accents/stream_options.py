@@ -108,4 +108,4 @@ def _reads(predictor: Predictor, stream: str, name: str) -> bool:
     union or an intersection), or end the query."""
     drop = Accent(position=0, description=TRUE, primitive=DropAttribute(name))
     found = accented(predictor.continuous.query.plan, {stream: AccentLog.of([drop])}, trace=True)
-    return any(one.outcome in ("passes", "is held", "aborts") for one in found.fates)
+    return any(one.outcome in ("passes", "is held", "aborts") for one in found.traces)

@@ -1,48 +1,46 @@
 """The accent state of a running stream, and its effect on tuples (semantics 8.1, 8.7).
 
-Alterations are kept as compacted maps (:mod:`pulse.runtime.accents.compacted_maps`), punctuation as a description of closed rows.
-An attribute that the feed does not have yet counts as dropped at the start. Once a description uses an altered attribute, or a
-key, the time or an unmodelled attribute is altered, all alterations are kept in one sequence
-(:mod:`pulse.runtime.accents.tuple_maps`), and punctuation in base units.
+Unit changes are kept as a history (:mod:`pulse.runtime.accents.unit_history`), punctuation as a description of closed rows in
+base units. An attribute that the feed does not have yet counts as dropped at the start. A batch is converted by the same means
+as the tuples of a fit (:mod:`pulse.operators.units.to_base_units`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import IntArray
 from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
-from pulse.operators.units.to_base_units import RawUndo, lacks
+from pulse.operators.units.to_base_units import ToBaseUnits, lacks
 from pulse.runtime.accents.admission import admit
-from pulse.runtime.accents.compacted_maps import CompactedMaps, compact_all, steps_of, union_of
 from pulse.runtime.accents.stream_options import AccentOptions
-from pulse.runtime.accents.to_base_units import ROW, TuplesToBaseUnits, blank_unread, matching
-from pulse.runtime.accents.tuple_maps import CONTRADICTS, TupleMaps, raw_undo, rebase_tuples
+from pulse.runtime.accents.tuple_columns import blank_unread
+from pulse.runtime.accents.unit_history import COMPACT_AT, UnitHistory
 from pulse.stream.accents.accents import (
     Accent,
     AccentError,
     AddAttribute,
-    AlterData,
     Control,
     Punctuation,
     is_alteration,
 )
 from pulse.stream.accents.validity import Existence
-from pulse.stream.descriptions.description import FALSE, TRUE, Description
+from pulse.stream.descriptions.description import FALSE, TRUE, Description, any_of
 from pulse.stream.descriptions.value_classes import first_whole
-from pulse.stream.units.affine import Affine
-from pulse.stream.units.recorded_units import Move, coming
-from pulse.stream.units.step_maps import EXACT, Alteration, Steps
-from pulse.validation.online.rejects import add_reason
+from pulse.stream.units.recorded_units import needed_attributes
+from pulse.stream.units.step_maps import EXACT, Absences, matching
+from pulse.stream.units.unit_map import Units
+from pulse.validation.online.rejects import PLACE, add_reason
 from pulse.validation.online.validator import Validator
 
 UNDECLARED = "not among the keys that the job declares"
+ROW = "\0row"  # column of row places; no attribute has such a name
 
 
 @dataclass
@@ -52,8 +50,7 @@ class AccentState:
     Accents among the stream's rows are in force from their place in the current batch; those of earlier batches, for all rows.
     """
 
-    alterations: dict[str, CompactedMaps] = field(default_factory=dict)
-    absences: dict[str, CompactedMaps] = field(default_factory=dict)
+    history: UnitHistory = field(default_factory=UnitHistory)
     exists: Existence | None = None  # None: no attribute was added or dropped
     moved: frozenset[str] = frozenset()  # attributes added or dropped, or not added yet
     recent_accents: list[Accent] = field(default_factory=list)  # alter data, to detect duplicates
@@ -62,22 +59,17 @@ class AccentState:
     # Punctuation of the current batch, by place.
     closing: list[tuple[int, Description]] = field(default_factory=list)
     freed: Description = FALSE  # closed keys whose validator state is freed
-    to_base: TuplesToBaseUnits | RawUndo | None = None
-    # Replaces alterations and absences once maps depend on tuples' values.
-    tuple_maps: TupleMaps | None = None
-    described: frozenset[str] = frozenset()  # attributes that descriptions use
+    to_base: ToBaseUnits | None = None
     # By instant, of modelled attributes that the query reads.
-    drops: dict[str, CompactedMaps] = field(default_factory=dict)
+    drops: UnitHistory = field(default_factory=UnitHistory)
     # By attribute, the largest shift to base units so far: models may be of earlier tuples.
     shifts: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: AccentOptions) -> AccentState:
         """The state before any accent."""
-        absences = {
-            name: CompactedMaps(recent=[Alteration(EARLIEST, TRUE, Affine(2))]) for name in options.absent
-        }
-        return cls(absences=absences, moved=frozenset(options.absent))
+        absent = dict.fromkeys(options.absent, TRUE)
+        return cls(UnitHistory(Units(absent=absent)), moved=frozenset(options.absent))
 
     # -- accents --------------------------------------------------------------------------------------------
 
@@ -95,7 +87,7 @@ class AccentState:
                 if places is not None and last is not None and one.position < last:
                     raise AccentError(f"{one}: its time is before that of the previous accent")
                 last = one.position if last is None else max(last, one.position)
-        altered = [schema.time] if self.tuple_maps is not None and self.tuple_maps.alters(schema.time) else []
+        altered = [schema.time] if schema.time in self.history.altered else []
         taken = admit(
             controls, options, schema, recent=self.recent_accents, moved=self.moved, altered=altered
         )
@@ -103,7 +95,7 @@ class AccentState:
         for one in taken:
             if not isinstance(one, Accent):
                 continue
-            alters = isinstance(one.primitive, AlterData)
+            alters = is_alteration(one)
             if alters and not moved & {
                 one.attribute,
                 *one.description.attributes,
@@ -112,224 +104,131 @@ class AccentState:
                 continue
             exists = _existence_after(exists, one, moved, options, schema)
             moved |= set() if alters else {one.attribute}
-        self._switch_to_tuple_maps(taken, places, options, schema)
+        at = [one.position for one in taken] if places is None else places
+        history = self._with(list(zip(at, taken, strict=True)), options, schema)
+        if places is None and schema.time in history.altered:
+            history.units(schema.time)  # raises if times are ambiguous
+        self.history, self.to_base = history, None
         self.exists, self.moved, self.last = exists, moved, last
-        for i, one in enumerate(taken):
-            self._record(one, one.position if places is None else places[i], options, schema, places is None)
+        for place, one in zip(at, taken, strict=True):
+            if isinstance(one, Punctuation):
+                rows = history.back(one.description, place)
+                self.closing.append((-1 if places is None else place, rows))
+                continue
+            self.recent_accents += [one] if is_alteration(one) else []
+            self._record_drop(one, place, options, schema)
         return taken
 
-    def _switch_to_tuple_maps(
-        self,
-        controls: Sequence[Control],
-        places: Sequence[int] | None,
-        options: AccentOptions,
-        schema: StreamSchema,
-    ) -> None:
-        """Switch to maps that depend on tuples' values if controls require it; raise and change nothing if they are ambiguous."""
-        evolving = [
-            (i, one)
-            for i, one in enumerate(controls)
-            if isinstance(one, Punctuation) or options.policy.choice(one) != "ignore"
-        ]
-        described = self.described.union(*(one.description.attributes for _, one in evolving))
-        if self.tuple_maps is None and not self._interdependent([one for _, one in evolving], schema):
-            self.described, self.to_base = described, None
-            return
-        moves, needed = [], _needed(schema)
-        for i, one in evolving:
-            at = one.position if places is None else places[i]
-            if isinstance(one, Punctuation):
-                continue
-            if isinstance(one.primitive, AlterData):
-                moves.append(Move(at, one.attribute, one.primitive.alpha, one.description))
-            elif one.attribute in needed:
-                added = isinstance(one.primitive, AddAttribute)
-                moves.append(coming(one.attribute, at, one.description, added=added))
-        tuple_maps = (
-            TupleMaps.of(self.alterations, self.absences) if self.tuple_maps is None else self.tuple_maps
-        ).with_(moves)
-        by = schema.time if places is None else ROW
-        to_base = raw_undo(self._closed(tuple_maps, by), schema, by, options.unread)
-        self.tuple_maps, self.to_base, self.described, self.alterations, self.absences = (
-            tuple_maps,
-            to_base,
-            described,
-            {},
-            {},
+    def _with(
+        self, controls: Sequence[tuple[int, Control]], options: AccentOptions, schema: StreamSchema
+    ) -> UnitHistory:
+        """The history with more accents, each at its instant or place, that tuples need and the policy does not ignore."""
+        needed = needed_attributes(schema)
+        history = UnitHistory(self.history.compacted, self.history.recent)
+        history.add(
+            one if one.position == at else replace(one, position=at)
+            for at, one in controls
+            if isinstance(one, Accent)
+            and options.policy.choice(one) != "ignore"
+            and (is_alteration(one) or one.attribute in needed)
         )
-
-    def _interdependent(self, controls: Sequence[Control], schema: StreamSchema) -> bool:
-        """Whether a description uses an altered attribute, or an attribute that is not modelled is altered."""
-        altered, described = set(self.alterations), set(self.described)
-        unmodelled = {*schema.key_names, schema.time, *schema.unmodelled_names}
-        for one in controls:
-            if not altered.isdisjoint(one.description.attributes):
-                return True
-            described |= one.description.attributes
-            if is_alteration(one):
-                if one.attribute in unmodelled or one.attribute in described:
-                    return True
-                altered.add(one.attribute)
-        return False
-
-    def _record(
-        self, control: Control, at: int, options: AccentOptions, schema: StreamSchema, by_time: bool
-    ) -> None:
-        if isinstance(control, Punctuation):
-            rows = (
-                control.description
-                if self.tuple_maps is None
-                else self.tuple_maps.back(control.description, at)
-            )
-            self.closing.append((-1 if by_time else at, rows))
-            self.to_base = None if self.tuple_maps is not None else self.to_base
-            return
-        if isinstance(control.primitive, AlterData):
-            self.recent_accents.append(control)
-        if options.policy.choice(control) == "ignore":
-            return
-        self._record_drop(control, at, options, schema)
-        if self.tuple_maps is not None:
-            return
-        if isinstance(control.primitive, AlterData):
-            maps, map = self.alterations, control.primitive.alpha
-        elif control.attribute not in _needed(schema):
-            return  # tuples do not need the attribute
-        else:
-            added = isinstance(control.primitive, AddAttribute)
-            maps, map = self.absences, Affine("1/2") if added else Affine(2)
-        maps.setdefault(control.attribute, CompactedMaps()).add([Alteration(at, control.description, map)])
+        return history
 
     def _record_drop(self, accent: Accent, at: int, options: AccentOptions, schema: StreamSchema) -> None:
         """Record additions and drops of modelled attributes for whole keys; drops that depend on tuples' values end no model."""
-        if accent.attribute not in schema.modelled_names or accent.attribute in options.unread:
+        read = accent.attribute in schema.modelled_names and accent.attribute not in options.unread
+        if not read or is_alteration(accent) or options.policy.choice(accent) == "ignore":
             return
-        if isinstance(accent.primitive, AlterData):
-            return
-        rows = accent.description if self.tuple_maps is None else self.tuple_maps.back(accent.description, at)
+        rows = self.history.back(accent.description, at)
         if rows.attributes <= {*schema.key_names, schema.time}:
-            map = Affine("1/2") if isinstance(accent.primitive, AddAttribute) else Affine(2)
-            maps = self.drops.setdefault(accent.attribute, CompactedMaps())
-            maps.add([Alteration(accent.position, rows, map)])
+            self.drops.add([replace(accent, description=rows)])
 
-    def gaps(self, time: str) -> dict[str, Steps]:
-        """By attribute, steps whose scale is above 1 where it is dropped."""
-        return steps_of(self.drops, time)
+    def gaps(self, time: str) -> Mapping[str, Absences]:
+        """By attribute, where it is dropped."""
+        return self.drops.units(time, by=time).absent
 
     # -- tuples ---------------------------------------------------------------------------------------------
 
-    def rebase(
-        self, table: pa.Table, rows: IntArray, by: str, options: AccentOptions, schema: StreamSchema
-    ) -> Rebased:
-        """Convert a batch to base units; ``rows`` are tuples' instants (``by`` is the time) or places (:data:`ROW`)."""
-        if self.tuple_maps is not None:
-            return self._rebase_by_tuples(table, rows, by, options, schema)
-        rejected = list(self._rejected(table, rows, by, options))
-        table, rows, aside = _without(table, rows, rejected)
-        if self.to_base is None:
-            self.to_base = TuplesToBaseUnits.of(self.alterations, self.absences, by)
-        assert isinstance(self.to_base, TuplesToBaseUnits)
-        self._record_shifts(self.to_base.shifts)
-        if not table.num_rows or self.to_base.is_empty:
-            return Rebased(table, blank_unread(table, options.unread), aside)
-        lost = [(lacks(name), bad) for name, bad in self.to_base.lacking(table, rows, options.unread)]
-        there, rows, lacking = _without(table, rows, lost)
-        rebased = self.to_base.tuples(there, rows, options.unread)
-        return Rebased(table, blank_unread(rebased, options.unread), aside + lacking)
+    def is_idle(self, options: AccentOptions) -> bool:
+        """Whether tuples are as recorded, and none is excluded."""
+        excludes = self.closing or not self.closed.is_empty or not options.undeclared.is_empty
+        return self.history.is_empty and not excludes
 
-    def _rebase_by_tuples(
-        self, table: pa.Table, rows: IntArray, by: str, options: AccentOptions, schema: StreamSchema
+    def rebase(
+        self, table: pa.Table, at: IntArray, by: str, options: AccentOptions, schema: StreamSchema
     ) -> Rebased:
-        """Convert a batch by maps that depend on tuples' values: descriptions are matched after conversion."""
-        assert self.tuple_maps is not None
-        if self.to_base is None:
-            self.to_base = raw_undo(self._closed(self.tuple_maps, by), schema, by, options.unread)
-        assert isinstance(self.to_base, RawUndo)
-        self._record_shifts(self.to_base.shifts)
-        found = rebase_tuples(self.to_base, table, rows)
-        at, aside = rows[found.number], found.aside
-        bad = np.zeros(len(at), np.bool_)
-        for reason, more in self._undeclared(found.table, options):
-            aside += _with_reason(table, found.number[more & ~bad], reason)
-            bad |= more
-        gone = bad.copy()
-        for name, more in found.lacking:
-            aside += _with_reason(table, found.number[more & ~gone], lacks(name))
-            gone |= more
-        came = found.table.filter(pa.array(~bad)) if bad.any() else found.table
-        there = found.table.filter(pa.array(~gone)) if gone.any() else found.table
+        """Convert a batch, with its rows' places, to base units by tuples' instants (``by`` is the time) or places (:data:`ROW`).
+
+        Tuples that lack an attribute are converted as well, since they have a time. Tuples that punctuation excludes
+        are rejected for that reason first.
+        """
+        to_base = self._to_base(by, options, schema)
+        aside: list[pa.Table] = []
+
+        def leave(rows: pa.Table, reason: str, _: bool) -> None:
+            aside.append(add_reason(table.take(rows.column(PLACE)), reason))
+
+        (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+        found = to_base.tuples(batch, at, leave, keep=needed_attributes(schema))
+        rebased, lacking = pa.Table.from_batches([found.batch]), found.lacking
+        undeclared = matching(rebased, options.undeclared, rebased.num_rows)
+        bad = np.zeros(rebased.num_rows, np.bool_)
+        for reason, rows in (
+            (UNDECLARED, undeclared),
+            *((lacks(name), own) for name, own in lacking.items()),
+        ):
+            if (new := rows & ~bad).any():
+                leave(rebased.filter(pa.array(new)), reason, True)
+            bad |= rows
+        came = rebased.filter(pa.array(~undeclared)) if undeclared.any() else rebased
+        there = rebased.filter(pa.array(~bad)) if bad.any() else rebased
         return Rebased(came, blank_unread(there, options.unread), aside)
 
-    def _record_shifts(self, shifts: Mapping[str, float]) -> None:
-        for name, shift in shifts.items():
+    def _to_base(self, by: str, options: AccentOptions, schema: StreamSchema) -> ToBaseUnits:
+        """The conversion to base units, with rows closed by punctuation: in rows from its place on, in a log at all times."""
+        if self.to_base is None:
+            if by == ROW:
+                units = self.history.excluding(self.closed, self.closing).units(schema.time, ROW)
+            else:
+                units = self.history.excluding(self._all_closed).units(schema.time)
+            steps = {name: one for name, one in units.steps.items() if name not in options.unread}
+            absent = {name: one for name, one in units.absent.items() if name not in options.unread}
+            self.to_base = ToBaseUnits(replace(units, steps=steps, absent=absent), schema)
+        for name, shift in self.to_base.shifts.items():
             if shift > self.shifts.get(name, EXACT):
                 self.shifts[name] = shift
+        return self.to_base
 
-    def _closed(self, tuple_maps: TupleMaps, by: str) -> TupleMaps:
-        """Add rows closed by punctuation: in the stream from its place on, in a log for all times."""
-        if by == ROW:
-            return tuple_maps.closed(self.closed, self.closing)
-        return tuple_maps.closed(union_of([self.closed, *(where for _, where in self.closing)]), [])
-
-    def _rejected(
-        self, table: pa.Table, rows: IntArray, by: str, options: AccentOptions
-    ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield masks of tuples that punctuation excludes or whose keys are not declared, each with its reason."""
-        places = rows if by == ROW else np.zeros(len(rows), np.int64)
-        closed = [(-1, self.closed)] if not self.closed.is_empty else []
-        closed += self.closing
-        if closed and table.num_rows:
-            yield CONTRADICTS, matching(table, closed, places)
-        yield from self._undeclared(table, options)
-
-    def _undeclared(self, table: pa.Table, options: AccentOptions) -> Iterator[tuple[str, BoolArray]]:
-        if table.num_rows and not options.undeclared.is_empty:
-            yield UNDECLARED, matching(table, [(-1, options.undeclared)], np.zeros(table.num_rows, np.int64))
+    @property
+    def _all_closed(self) -> Description:
+        return any_of([self.closed, *(where for _, where in self.closing)]) if self.closing else self.closed
 
     # -- freeing state --------------------------------------------------------------------------------------
 
     def carry_over(self, inside: bool, keys: Collection[str]) -> None:
         """Put the current batch's controls in force for all rows of later batches."""
-        if inside and any(one.recent for one in (*self.alterations.values(), *self.absences.values())):
-            for one in (*self.alterations.values(), *self.absences.values()):
-                if any(at != EARLIEST for at, _, _ in one.recent):
-                    one.carry_over()
-                    one.compact(EARLIEST, ROW)  # few maps, since every batch compiles them again
-                    self.to_base = None
-        if inside and self.tuple_maps is not None and self.tuple_maps.recent:
-            self.tuple_maps.carry_over()
+        if inside and self.history.recent:
+            self.history.carry_over()
             self.to_base = None
         if self.closing:
-            self.closed = union_of([self.closed, *(where for _, where in self.closing)])
-            self.closing = []
-            for one in self.alterations.values():
-                one.forget(of_keys(self.closed, keys))
-            if self.tuple_maps is not None:
-                self.tuple_maps.forget(of_keys(self.closed, keys))
+            self.closed, self.closing = self._all_closed, []
+            self.history.forget(of_keys(self.closed, keys))
             self.to_base = None
 
     def compact(self, horizon: int, time: str, inside: bool) -> None:
         """Compact the state up to the horizon, before which no tuple is expected."""
-        count = len(self)
-        compact_all(self.alterations, *((LATEST - 1, ROW) if inside else (horizon, time)))
-        compact_all(self.drops, horizon, time)
-        compact_all(self.absences, *((LATEST - 1, ROW) if inside else (horizon, time)))
-        if self.tuple_maps is not None and not inside:
-            self.tuple_maps.compact(horizon, time)
+        if len(self.drops.recent) >= COMPACT_AT:
+            self.drops.compact(horizon, time)
+        if not inside and (len(self.history.recent) >= COMPACT_AT or self.history.is_interdependent):
+            count = len(self.history)
+            self.history.compact(horizon, time)
+            self.to_base = self.to_base if len(self.history) == count else None
         self.recent_accents = [one for one in self.recent_accents if one.position > horizon]
-        self.alterations = {name: one for name, one in self.alterations.items() if not one.is_empty}
-        if len(self) != count:
-            self.to_base = None
-
-    def __len__(self) -> int:
-        count = 0 if self.tuple_maps is None else len(self.tuple_maps)
-        return count + sum(map(len, (*self.alterations.values(), *self.absences.values())))
 
     def closed_until(self, time: str) -> int:
         """The instant before which punctuation excludes all tuples."""
         found = EARLIEST
-        closed = (self.closed, *(where for _, where in self.closing))
-        for box in (box for where in closed for box in where.boxes):
+        for box in self._all_closed.boxes:
             if len(box) == 1 and box[0][0] == time:
                 low, high = box[0][1].intervals()[0]
                 if low is None:
@@ -340,9 +239,7 @@ class AccentState:
     def ends(self, keys: Collection[str], time: str) -> tuple[tuple[int, Description], ...]:
         """Instants, each with keys for which punctuation excludes all later tuples. Keys closed at all times are included only
         until they are freed."""
-        rows = self.closed
-        if self.closing:
-            rows = union_of([rows, *(where for _, where in self.closing)])
+        rows = self._all_closed
         closed = of_keys(rows, keys)
         found = [] if closed == self.freed or closed.is_empty else [(EARLIEST, closed)]
         for box in rows.boxes:
@@ -364,8 +261,7 @@ class AccentState:
         if keep:
             return 0
         known = dict(zip(validator.spec.schema.key_names, validator.keys, strict=True))
-        count = len(validator.state.ints)
-        return validator.close(matching(known, [(-1, closed)], np.zeros(count, np.int64)))
+        return validator.close(matching(known, closed, len(validator.state.ints)))
 
 
 class Rebased(NamedTuple):
@@ -377,33 +273,9 @@ class Rebased(NamedTuple):
     aside: list[pa.Table]
 
 
-def _without(
-    table: pa.Table, rows: IntArray, rejected: Sequence[tuple[str, BoolArray]]
-) -> tuple[pa.Table, IntArray, list[pa.Table]]:
-    """Split off rejected tuples, each with the first of its reasons."""
-    if not rejected:
-        return table, rows, []
-    bad, aside = np.zeros(table.num_rows, np.bool_), list[pa.Table]()
-    for reason, more in rejected:
-        aside += _with_reason(table, np.flatnonzero(more & ~bad), reason)
-        bad |= more
-    if not bad.any():
-        return table, rows, aside
-    return table.filter(pa.array(~bad)), rows[~bad], aside
-
-
-def _with_reason(table: pa.Table, rows: IntArray, reason: str) -> list[pa.Table]:
-    return [add_reason(table.take(pa.array(rows)), reason)] if len(rows) else []
-
-
 def of_keys(where: Description, keys: Collection[str]) -> Description:
     """The part of a description that covers whole keys."""
     return Description(tuple(box for box in where.boxes if all(name in keys for name, _ in box)))
-
-
-def _needed(schema: StreamSchema) -> tuple[str, ...]:
-    """The attributes that a tuple needs to be modelled."""
-    return (*schema.key_names, schema.time, *schema.modelled_names)
 
 
 def _existing_by(exists: Existence | None, one: Accent) -> set[str]:

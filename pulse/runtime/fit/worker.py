@@ -31,7 +31,7 @@ from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import LateUnits, part_table, stitch
 from pulse.operators.refit.apply_revisions import as_tuples
 from pulse.operators.units.key_ends import Drops
-from pulse.operators.units.to_base_units import Undo
+from pulse.operators.units.to_base_units import ToBaseUnits
 from pulse.store.manifest import ASIDE
 from pulse.store.model import CLOSING, ENDS, TUPLES
 from pulse.store.tuples.source_files import read_unit
@@ -79,12 +79,11 @@ class FitJob:
         )
 
     @cached_property
-    def undo(self) -> Undo | None:
+    def undo(self) -> ToBaseUnits | None:
         """Return the conversion of tuples to the units of the stream's start (semantics 8.1); None if there is nothing to
         convert.
         """
-        found = None if self.accents is None else Undo(self.accents, self.spec.schema)
-        return None if found is None or found.units.is_empty else found
+        return ToBaseUnits.of(self.accents, self.spec.schema)
 
     @cached_property
     def drops(self) -> Drops | None:
@@ -95,7 +94,7 @@ class FitJob:
         """Convert tuples to the units of the stream's start; those that cannot be modelled go to ``left``."""
         for batch in batches:
             if self.undo is not None:
-                batch = self.undo.tuples(_coded(batch, self.spec.schema.key_names), left.take)
+                batch = self.undo.by_time(_coded(batch, self.spec.schema.key_names), left.take)
             yield batch
 
     def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
@@ -121,13 +120,13 @@ class FileJob(FitJob):
     def tuples(self, ordinal: int, counts: Counts) -> Iterator[pa.RecordBatch]:
         """Read the tuples of a unit."""
         assert self.format is not None
-        coming = frozenset[str]() if self.accents is None else self.accents.coming
+        added_or_dropped = frozenset[str]() if self.accents is None else self.accents.added_or_dropped
         format, unit = self.format, self.units[ordinal]
         name = f"read-{self.generation:03d}-unit-{ordinal:06d}.parquet"
         removed = _Removed(_GrowingFile(Path(self.staging) / ASIDE / name), format.set_aside)
         try:
             more = {"counts": counts, "aside": removed.take}
-            yield from read_unit(format, unit, self.columns, self.spec.schema, coming, **more)
+            yield from read_unit(format, unit, self.columns, self.spec.schema, added_or_dropped, **more)
         finally:
             removed.file.close()
 

@@ -154,7 +154,9 @@ def undone_results(results: pa.Table, job: VersionDiff) -> pa.Table:
     if output_units is None:
         return results
     described = {name for steps in output_units.alter.steps.values() for name in steps.columns}
-    lost = output_units.end is not None or any(not one.is_empty for one in output_units.cease.steps.values())
+    lost = output_units.end is not None or any(
+        not one.is_empty for one in output_units.presence.absences.values()
+    )
     missing = sorted(described - {*job.columns.key_names, *job.columns.unmodelled_names})
     if lost or missing:
         why = (

@@ -16,11 +16,10 @@ from pulse.core.encoding.types import Registered
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.plan.accents.operators import OperatorState
-from pulse.runtime.accents.compacted_maps import CompactedMaps
 from pulse.runtime.accents.follower import AccentSnapshot
 from pulse.runtime.accents.propagation import AccentPropagation, Ending
 from pulse.runtime.accents.stream_state import AccentState
-from pulse.runtime.accents.tuple_maps import TupleMaps
+from pulse.runtime.accents.unit_history import UnitHistory
 from pulse.runtime.incremental.continuous_query import ContinuousQueryState
 from pulse.runtime.jobs.alerts import Alerts, Condition
 from pulse.runtime.predict.spatial_partitioning import CellRegistry, KeyNotice
@@ -31,8 +30,6 @@ from pulse.stream.descriptions.description import Description, Domain
 from pulse.stream.descriptions.value_sets import ValueSet
 from pulse.stream.propagation.state import Side
 from pulse.stream.units.affine import Affine
-from pulse.stream.units.recorded_units import Move
-from pulse.stream.units.step_maps import Alteration
 from pulse.stream.units.unit_map import Units
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.online.validator import ValidatorState
@@ -139,13 +136,10 @@ REGISTRY = (
     Registered("alter", AlterData, without=("beta",), make=_alter_data),
     Registered("accent", Accent),
     Registered("punctuation", Punctuation),
-    Registered("alteration", Alteration),
-    Registered("move", Move),
     Registered("units", Units),
     Registered("side", Side),
     Registered("existence", Existence),
-    Registered("compacted maps", CompactedMaps),
-    Registered("tuple maps", TupleMaps),
+    Registered("unit history", UnitHistory),
     Registered("accent state", AccentState, without=("to_base",)),
     Registered("known", OperatorState),
     Registered("ending", Ending),

@@ -146,13 +146,13 @@ def check_unchanged(source: dict[str, Any], where: str) -> Format:
 
 
 def read_source(
-    source: dict[str, Any], schema: StreamSchema, where: str, coming: Collection[str] = ()
+    source: dict[str, Any], schema: StreamSchema, where: str, may_lack: Collection[str] = ()
 ) -> Iterator[pa.Table]:
-    """Read all tuples of the files, in order of arrival; files may lack the attributes in ``coming``."""
+    """Read all tuples of the files, in order of arrival; files may lack the attributes in ``may_lack``."""
     format = check_unchanged(source, where)
     try:
         for unit in format.units([file["path"] for file in source["files"]]):
-            for batch in read_unit(format, unit, needed_columns(schema), schema, coming):
+            for batch in read_unit(format, unit, needed_columns(schema), schema, may_lack):
                 yield pa.Table.from_batches([batch])
     except PulseError as e:
         raise HistoryGoneError(f"{where}: its tuples cannot be read again ({e}); {_RESTORE}") from e
@@ -163,11 +163,11 @@ def read_unit(
     unit: Unit,
     columns: list[str],
     schema: StreamSchema,
-    coming: Collection[str] = (),
+    may_lack: Collection[str] = (),
     **options: Any,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the tuples of a unit. Columns in ``coming``, which accents add and drop, are null in files that lack them."""
-    optional = set(coming) & set(columns)
+    """Read the tuples of a unit. Columns in ``may_lack``, which accents add and drop, are null in files that lack them."""
+    optional = set(may_lack) & set(columns)
     lacking = optional - set(format.schema(unit.path).names) if optional else optional
     if schema.time in optional and isinstance(format, (PlainCsv, PlainParquet)):
         format = dataclasses.replace(format, missing_times=True)

@@ -197,10 +197,10 @@ class TupleHistory:
         if held is None or not wanted <= held[0]:
             where, condition = str(self.model.path), _of_keys(regions, self.schema)
             log = self.model.accents
-            coming = frozenset[str]() if log is None else log.coming
+            added_or_dropped = frozenset[str]() if log is None else log.added_or_dropped
             read = (
                 as_tuples(table, self.schema)
-                for table in read_source(fits[number]["source"], self.schema, where, coming)
+                for table in read_source(fits[number]["source"], self.schema, where, added_or_dropped)
             )
             units = TupleUnits(self.schema, log)
             some = [

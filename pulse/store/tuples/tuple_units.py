@@ -15,7 +15,7 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray
 from pulse.operators.units.apply_maps import Alter
-from pulse.operators.units.to_base_units import RejectCallback, Undo
+from pulse.operators.units.to_base_units import RejectCallback, ToBaseUnits
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog
 
@@ -31,9 +31,8 @@ class TupleUnits:
     log: AccentLog | None = field(default=None, repr=False)
 
     @cached_property
-    def _undo(self) -> Undo | None:
-        found = None if self.log is None else Undo(self.log, self.schema)
-        return None if found is None or found.units.is_empty else found
+    def _undo(self) -> ToBaseUnits | None:
+        return ToBaseUnits.of(self.log, self.schema)
 
     @cached_property
     def _alter(self) -> Alter:
@@ -66,7 +65,7 @@ class TupleUnits:
         if self._undo is None or not table.num_rows:
             return table
         (batch,) = table.combine_chunks().to_batches()
-        found = self._undo.tuples(batch, leave or _no_leave)
+        found = self._undo.by_time(batch, leave or _no_leave)
         types = {field.name: field.type for field in table.schema if field.name in found.schema.names}
         types |= dict.fromkeys(self.schema.modelled_names, pa.float64())
         return pa.table({name: found.column(name).cast(type_) for name, type_ in types.items()})

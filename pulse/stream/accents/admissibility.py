@@ -125,5 +125,5 @@ def _named(description: Description) -> list[Any] | None:
     if len(description.boxes) != 1 or not description.boxes[0]:
         return None
     name, values = description.boxes[0][0]
-    listed = values.kind == "string" and not values.rest and not values.null
-    return [(name, member) for member in sorted(map(str, values.members))] if listed else None
+    members = values.listed_texts
+    return None if members is None else [(name, member) for member in sorted(members)]

@@ -12,7 +12,7 @@ the instant already implies are removed from the description: ``t >= '2013-10-08
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,7 @@ from pulse.stream.descriptions.value_sets import ValueSet
 from pulse.stream.propagation.receive import receive
 from pulse.stream.propagation.signature import Signature
 from pulse.stream.propagation.state import State
-from pulse.stream.units.affine import Affine
-from pulse.stream.units.step_maps import Alteration, Steps
+from pulse.stream.units.step_maps import Absences, Steps, absences_of, steps_of
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class AccentLog:
         for number, line in enumerate(lines, 1):
             if line.strip() and not line.lstrip().startswith("#"):
                 place = f"{where}, line {number}"
-                found.append(control_of_line(line.strip(), place, times))
+                found.append(control_of_line(line.strip(), times, place))
                 places.append(place)
         return cls.of(found, lines=places)
 
@@ -102,12 +101,12 @@ class AccentLog:
         return tuple(one for one in self.controls if isinstance(one, Accent))
 
     @property
-    def coming(self) -> frozenset[str]:
+    def added_or_dropped(self) -> frozenset[str]:
         """Return the attributes that are added or dropped."""
         return frozenset(one.attribute for one in self.accents if not is_alteration(one))
 
     @property
-    def entangled(self) -> bool:
+    def interdependent(self) -> bool:
         """Check whether some description refers to an altered attribute: accents then depend on each other."""
         altered = {one.attribute for one in self.accents if is_alteration(one)}
         return any(one.description.attributes & altered for one in self.controls)
@@ -168,38 +167,32 @@ class AccentLog:
 
     def evolving(self, policy: Policy) -> AccentLog:
         """Return the log without the accents that the policy ignores."""
-        return self._only(lambda one: not isinstance(one, Accent) or policy.choice(one) != "ignore")
+        return self.only(lambda one: not isinstance(one, Accent) or policy.choice(one) != "ignore")
 
     def ignored(self, policy: Policy) -> AccentLog:
         """Return only the accents that the policy ignores."""
-        return self._only(lambda one: isinstance(one, Accent) and policy.choice(one) == "ignore")
+        return self.only(lambda one: isinstance(one, Accent) and policy.choice(one) == "ignore")
 
-    def _only(self, wanted: Any) -> AccentLog:
+    def only(self, wanted: Callable[[Control], bool]) -> AccentLog:
+        """Return the log with only some of its controls."""
         chosen = [i for i, one in enumerate(self.controls) if wanted(one)]
         lines = tuple(self.lines[i] for i in chosen)
         return AccentLog(tuple(self.controls[i] for i in chosen), self.attributes, lines)
 
     def steps(self, time: str) -> dict[str, Steps]:
         """Return the unit map of each altered attribute: from the units of the start to the recorded ones."""
-        found: dict[str, list[Alteration]] = {}
-        for one in self.accents:
-            if isinstance(one.primitive, AlterData):
-                map = one.primitive.alpha
-                found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
-        return {name: Steps.of(own, time=time) for name, own in found.items()}
+        return steps_of(self.accents, time)
 
-    def gaps(self, schema: StreamSchema) -> dict[str, Steps]:
-        """Return where modelled attributes are absent after having existed: their scale is above 1 there. A model keeps its
-        values across.
-        """
-        found: dict[str, list[Alteration]] = {}
+    def gaps(self, schema: StreamSchema) -> dict[str, Absences]:
+        """Return where modelled attributes are absent after having existed; a model keeps its values across."""
+        found: list[Accent] = []
+        known: set[str] = set()
         for one in self.accents:
-            begins = isinstance(one.primitive, AddAttribute)
-            known = one.attribute in found or not begins  # the first add of an attribute ends no gap
-            if known and one.attribute in schema.modelled_names and not is_alteration(one):
-                map = Affine("1/2") if begins else Affine(2)
-                found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
-        return {name: Steps.of(own, time=schema.time) for name, own in found.items()}
+            begins = isinstance(one.primitive, AddAttribute) and one.attribute not in known  # ends no gap
+            if one.attribute in schema.modelled_names and not is_alteration(one) and not begins:
+                known.add(one.attribute)
+                found.append(one)
+        return absences_of(found, schema.time)
 
     def for_segments(self, schema: StreamSchema) -> AccentLog:
         """Return the accents that segments of a model can follow: those that a scan passes (:meth:`Signature.scan`)."""
@@ -229,7 +222,12 @@ class AccentLog:
         listed = value.get("accents") if isinstance(value, Mapping) else value
         if not isinstance(listed, list):
             raise AccentError(f"{where}: expected a list of accents, got {value!r}")
-        found = [control_of_object(one, f"{where}, accent {i}", ()) for i, one in enumerate(listed, 1)]
+        found: list[Control] = []
+        for i, one in enumerate(listed, 1):
+            try:
+                found.append(_control_of_object(one))
+            except PulseError as e:
+                raise AccentError(f"{where}, accent {i}: {e}") from None
         names = value.get("attributes", []) if isinstance(value, Mapping) else []
         if not isinstance(names, list):
             raise AccentError(f"{where}: expected a list of attributes, got {names!r}")
@@ -253,47 +251,42 @@ def added_first(accents: Iterable[Accent]) -> set[str]:
     return {name for name, one in first.items() if isinstance(one.primitive, AddAttribute)}
 
 
-def control_of_line(line: str, where: str, times: Collection[str]) -> Control:
+def control_of_line(line: str, times: Collection[str], where: str = "") -> Control:
     """Parse a line; ``where`` prefixes errors, ``times`` are the columns whose texts are instants."""
-    if line.startswith("{"):
-        try:
-            given = json.loads(line)
-        except (
-            ValueError,
-            RecursionError,
-        ) as e:  # not JSON, nested too deep, or a number with too many digits
-            raise AccentError(f"{where}: expected an object of JSON, got {line!r} ({e})") from None
-        return control_of_object(given, where, times)
-    instant, bracket, rest = line.partition("[")
-    if not bracket or not instant.strip():
-        raise AccentError(
-            f"{where}: expected an instant and an accent, 2013-10-08 [[symbol = 'AIG', alter(price, y / 4)]], got {line!r}"
-        )
-    at = _instant(instant.strip(), where)
     try:
-        return control_from_json(bracket + rest, position=at, times=times)
+        if line.startswith("{"):
+            return _control_of_object(json_object(line), times)
+        instant, bracket, rest = line.partition("[")
+        if not bracket or not instant.strip():
+            raise AccentError(
+                f"expected an instant and an accent, 2013-10-08 [[symbol = 'AIG', alter(price, y / 4)]], got {line!r}"
+            )
+        return control_from_json(bracket + rest, position=_instant(instant.strip()), times=times)
     except PulseError as e:
-        raise AccentError(f"{where}: {e}") from None
+        raise AccentError(f"{where}: {e}" if where else str(e)) from None
 
 
-def control_of_object(given: Any, where: str, times: Collection[str]) -> Control:
+def json_object(text: str) -> Any:
+    """Parse the text of a JSON object."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as e:  # not JSON, nested too deep, or a number with too many digits
+        raise AccentError(f"expected an object of JSON, got {text!r} ({e})") from None
+
+
+def _control_of_object(given: Any, times: Collection[str] = ()) -> Control:
     """Read a JSON object; its instant is ``at`` or ``position``."""
     if not isinstance(given, dict) or ("at" not in given and "position" not in given):
-        raise AccentError(f"{where}: expected an object with the instant 'at', got {given!r}")
+        raise AccentError(f"expected an object with the instant 'at', got {given!r}")
     rest = {name: value for name, value in given.items() if name != "at"}
-    at = _instant(given["at"], where) if "at" in given else given["position"]
-    try:
-        return control_from_json({**rest, "position": at}, times=times)
-    except PulseError as e:
-        raise AccentError(f"{where}: {e}") from None
+    at = _instant(given["at"]) if "at" in given else given["position"]
+    return control_from_json({**rest, "position": at}, times=times)
 
 
-def _instant(given: Any, where: str) -> int:
+def _instant(given: Any) -> int:
     if isinstance(given, int) and not isinstance(given, bool):
         return given
     try:
         return parse_instant(given)
     except (TimestampError, TypeError, ValueError):
-        raise AccentError(
-            f"{where}: expected an instant such as 2013-10-08T09:30:00, got {given!r}"
-        ) from None
+        raise AccentError(f"expected an instant such as 2013-10-08T09:30:00, got {given!r}") from None

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 
+from pulse.core.errors import PulseError
 from pulse.stream.accents.accents import (
     Accent,
     AccentError,
@@ -18,7 +20,8 @@ from pulse.stream.accents.accents import (
     Primitive,
     Punctuation,
 )
-from pulse.stream.descriptions.description import Description
+from pulse.stream.descriptions.description import Description, rows_with_values
+from pulse.stream.descriptions.text import WORDS
 from pulse.stream.descriptions.value_sets import DescriptionError
 from pulse.stream.units.affine import Affine, AffineError
 
@@ -33,6 +36,7 @@ _NAMES = {
     "~": "alter",
 }
 _PRIMITIVE = re.compile(r"(add|drop|alter|[-+−≀~])\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_OF_ONE_VALUE = re.compile(r"\s*\[\[\s*([A-Za-z_]\w*)\s*=\s*'([^'\\]*)'\s*,([^\[\]]*)\]\]\s*")
 _FORM = (
     "write [[s = 2, alter(t, (y - 32) * 5/9, y * 9/5 + 32)]], [[true, add(p)]], [[d, drop(p)]] or, "
     "for punctuation, [a <= 1]"
@@ -59,6 +63,9 @@ def parse_control(text: str, *, position: int = 0, times: Collection[str] = ()) 
 
 def parse_accent(text: str, *, position: int = 0, times: Collection[str] = ()) -> Accent:
     """Parse an accent; an :class:`AccentError` quotes the text if it is none."""
+    found = _parse_common(text, times)
+    if found is not None:
+        return Accent(position=position, description=found[0], primitive=found[1])
     body = text.strip()
     if not (body.startswith("[[") and body.endswith("]]")):
         raise AccentError(f"accent: cannot read {text!r}; {_FORM}")
@@ -72,6 +79,26 @@ def parse_accent(text: str, *, position: int = 0, times: Collection[str] = ()) -
         return Accent(position=position, description=described, primitive=primitive)
     except (AccentError, AffineError, DescriptionError) as e:
         raise AccentError(f"accent {text!r}: {e}") from None
+
+
+def _parse_common(text: str, times: Collection[str]) -> tuple[Description, Primitive] | None:
+    """Fast path: parse a valid accent on the rows with one text in a column, as most accents of a feed are; else None."""
+    match = _OF_ONE_VALUE.fullmatch(text)
+    if match is None or match[1] in times or match[1].lower() in WORDS:
+        return None
+    primitive = _known_primitive(match[3].strip())
+    if primitive is None or primitive.attribute == match[1]:
+        return None
+    return rows_with_values(match[1], (match[2],)), primitive
+
+
+@lru_cache(maxsize=1024)
+def _known_primitive(text: str) -> Primitive | None:
+    """Parse a primitive; None if it is invalid."""
+    try:
+        return _parse_primitive(text)
+    except PulseError:
+        return None
 
 
 def _parse_primitive(text: str) -> Primitive:

@@ -1,4 +1,4 @@
-"""Validate accented streams (semantics 8.1, paper §3): accents must fit the elements before them, rows the accents.
+"""Validate the accents of a stream (semantics 8.1, paper §3): they must fit the elements before them.
 
 Per attribute, a description states for which rows it exists: all rows for the stream's first schema, none for other attributes;
 adding and dropping change that for the rows they describe. Descriptions are in present units and are carried through every
@@ -7,7 +7,7 @@ alter data.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pulse.stream.accents.accents import (
@@ -18,10 +18,9 @@ from pulse.stream.accents.accents import (
     Control,
     DropAttribute,
     Punctuation,
-    Row,
 )
 from pulse.stream.descriptions.description import FALSE, NO_PROMISES, TRUE, Description, Domain
-from pulse.stream.descriptions.value_sets import DEFINED, UNDEFINED, scalar
+from pulse.stream.descriptions.value_sets import DEFINED, UNDEFINED
 
 
 @dataclass(frozen=True)
@@ -55,15 +54,11 @@ class Existence:
         """Return the attributes that exist for some row."""
         return tuple(name for name in sorted(self.where) if not self.where[name].is_empty)
 
-    def check(self, element: Control | Row) -> None:
+    def check(self, element: Control) -> None:
         """Raise an :class:`AccentError` if the element does not fit; it names the element, what was expected and what came."""
+        self._check_description(element.description, str(element))
         if isinstance(element, Accent):
-            self._check_description(element.description, str(element))
             self._check_primitive(element)
-        elif isinstance(element, Punctuation):
-            self._check_description(element.description, str(element))
-        else:
-            self._check_row(element)
 
     def after(self, element: Control) -> Existence:
         """Check an element and return the existence after it."""
@@ -121,47 +116,10 @@ class Existence:
                 f"{accent}: '{name}' is declared never to be undefined, so it cannot be dropped"
             )
 
-    def _check_row(self, row: Row) -> None:
-        for name, value in row.items():
-            if scalar(value) is not None and not self[name].matches(row):
-                raise AccentError(f"row {dict(row)}: '{name}' has a value, but does not exist for this row")
-        if self.closed.matches(row):
-            raise AccentError(
-                f"row {dict(row)}: an earlier punctuation promised that no such row comes any more"
-            )
-        if not self.domain.description.matches(row):
-            raise AccentError(
-                f"row {dict(row)}: expected one of the declared domain, {self.domain.description}"
-            )
-
     def _known(self, attribute: str) -> str:
         if self[attribute].is_empty:
             return f"which is not an attribute of the stream ({', '.join(self.attributes)}); it is missing"
         return "which does not exist"
-
-
-def check_stream(
-    elements: Iterable[Control | Row],
-    attributes: Collection[str],
-    domain: Domain | None = None,
-    *,
-    strict: bool = True,
-) -> Existence:
-    """Return the existence at the end of a stream; raise an :class:`AccentError` at the first element that does not fit.
-
-    Use ``strict=False`` for the output of operators: a held accent may mention an attribute that is gone when it is passed.
-
-    >>> stream = [Accent.parse("[[s = 2, add(p)]]"), {"s": 2, "p": 7}, Accent.parse("[[s = 2, drop(p)]]")]
-    >>> check_stream(stream, ["s", "t"]).attributes
-    ('s', 't')
-    """
-    here = Existence.of(attributes, domain, strict=strict)
-    for element in elements:
-        if isinstance(element, (Accent, Punctuation)):
-            here = here.after(element)
-        else:
-            here.check(element)
-    return here
 
 
 def _where(rows: Description, existence: Existence) -> str:

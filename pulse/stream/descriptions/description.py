@@ -155,10 +155,6 @@ class Description:
         boxes = self.boxes if domain is None else (self & domain.description).boxes
         return all(box_algebra.covered(box, other._near(box)) for box in boxes)
 
-    def covers(self, domain: Domain) -> bool:
-        """Check whether every row of the domain matches."""
-        return domain.description.implies(self)
-
     def overlaps(self, other: Description) -> bool:
         """Check whether some row matches both."""
         few, many = (self, other) if len(self.boxes) <= len(other.boxes) else (other, self)
@@ -172,6 +168,15 @@ class Description:
     def attributes(self) -> frozenset[str]:
         """Return the attributes that matter, as far as the form shows; use ``simplified`` first to be exact."""
         return frozenset(name for box in self.boxes for name, _ in box)
+
+    @property
+    def listed_values(self) -> tuple[str, frozenset[str]] | None:
+        """Return the column whose text values name the rows, and the values; None for any other description."""
+        if len(self.boxes) != 1 or len(self.boxes[0]) != 1:
+            return None
+        name, values = self.boxes[0][0]
+        members = values.listed_texts
+        return None if members is None else (name, members)
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Check whether a row matches; a missing attribute, None and NaN are undefined.
@@ -299,7 +304,7 @@ class Domain:
     def of(cls, **promises: Any) -> Domain:
         """Build promises as :meth:`Description.where` takes them; ``DEFINED`` promises only that there is a value.
 
-        >>> Description.parse("s = 1 or s = 2").covers(Domain.of(s={1, 2}))
+        >>> Domain.of(s={1, 2}).description.implies(Description.parse("s = 1 or s = 2"))
         True
         """
         return cls.from_values({name: values_of(values) for name, values in promises.items()})
@@ -344,6 +349,30 @@ class Domain:
 
 
 NO_PROMISES = Domain()
+
+
+def any_of(descriptions: Iterable[Description]) -> Description:
+    """Unite descriptions; those that list values of one column are merged at once.
+
+    >>> str(any_of(Description.where(s=one) for one in "ABA"))
+    "s in ('A', 'B')"
+    """
+    values: dict[str, set[str]] = {}
+    found = FALSE
+    for one in descriptions:
+        listed = one.listed_values
+        if listed is None:
+            found = found | one
+        else:
+            values.setdefault(listed[0], set()).update(listed[1])
+    for name, members in values.items():
+        found = found | rows_with_values(name, members)
+    return found
+
+
+def rows_with_values(column: str, values: Iterable[str]) -> Description:
+    """Describe the rows that have one of these texts in a column."""
+    return Description((((column, ValueSet("string", False, False, members=frozenset(values))),),))
 
 
 def values_of(values: Any) -> ValueSet:

@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 _SIGNS = {"==": "=", "<>": "!=", "≠": "!=", "≤": "<=", "≥": ">=", "∧": "and", "∨": "or", "¬": "not"}
 _COMPARATORS = {"=", "!=", "<", "<=", ">", ">="}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_WORDS = {"and", "or", "not", "in", "is", "null", "true", "false", "between", "timestamp"}
+WORDS = {"and", "or", "not", "in", "is", "null", "true", "false", "between", "timestamp"}
 _DEEPEST = 50
 
 
@@ -68,7 +68,7 @@ class _Parser:
                 raise DescriptionError(f"description {text!r}: cannot parse {text[at:].strip()[:20]!r}")
             kind = str(match.lastgroup)
             word = _SIGNS.get(match[kind], match[kind])
-            if kind == "name" and word.lower() in _WORDS:
+            if kind == "name" and word.lower() in WORDS:
                 word = word.lower()
             self.tokens.append((kind, word, match.start(kind)))
             at = match.end()
@@ -175,7 +175,7 @@ class _Parser:
         if kind == "quoted" and word[0] == '"':
             self.next += 1
             return word[1:-1].replace('""', '"')
-        if kind != "name" or word in _WORDS:
+        if kind != "name" or word in WORDS:
             raise self.fail("an attribute")
         self.next += 1
         return word
@@ -217,7 +217,7 @@ def _format_box(box: Box, times: Collection[str]) -> str:
 
 
 def _quoted(name: str) -> str:
-    plain = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name) and name.lower() not in _WORDS
+    plain = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name) and name.lower() not in WORDS
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 

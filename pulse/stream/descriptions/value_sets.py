@@ -131,6 +131,12 @@ class ValueSet:
         """Check whether the set has every value, including undefined."""
         return self == EVERYTHING
 
+    @property
+    def listed_texts(self) -> frozenset[str] | None:
+        """Return the texts of a set that consists of them; None for any other set."""
+        plain = self.kind == "string" and not self.rest and not self.null
+        return frozenset(map(str, self.members)) if plain else None
+
     def contains(self, value: Any) -> bool:
         """Check whether the set has a value; None is undefined. It has no value of a different kind.
 

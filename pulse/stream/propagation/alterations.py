@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from pulse.stream.accents.accents import Accent, AlterData, Primitive
-from pulse.stream.descriptions.description import FALSE, TRUE, Description
+from pulse.stream.descriptions.description import FALSE, TRUE, Description, any_of
 from pulse.stream.propagation.frame import NO_NAMES
 from pulse.stream.propagation.state import (
     Path,
@@ -19,7 +19,6 @@ from pulse.stream.propagation.state import (
     State,
     Step,
     aborted,
-    any_of,
     closed_output,
     freed,
     inexpressible,

@@ -18,6 +18,7 @@ from fractions import Fraction
 
 from pulse.stream.descriptions.boxes import Box, box_of
 from pulse.stream.descriptions.description import NO_PROMISES, Description, Domain
+from pulse.stream.descriptions.value_classes import first_whole
 from pulse.stream.descriptions.value_sets import NOTHING, UNDEFINED, Cut, ValueSet
 
 
@@ -87,7 +88,7 @@ class Tumbling:
         """Return the times of a set of windows."""
         found = UNDEFINED if wids.null else NOTHING
         for low, high in wids.intervals():
-            first, end = (None if cut is None else self.start(_next_whole(cut)) for cut in (low, high))
+            first, end = (None if cut is None else self.start(first_whole(cut)) for cut in (low, high))
             found = found.union(ValueSet.between(first, end))
         return found
 
@@ -95,12 +96,6 @@ class Tumbling:
         at, after = cut
         wid = self.wid(at)
         return wid - 1 if after == 0 and self.start(wid) == at else wid
-
-
-def _next_whole(cut: Cut) -> int:
-    """Return the first whole number behind a cut."""
-    at, after = cut
-    return math.floor(at) + 1 if after else math.ceil(at)
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,13 @@ from pulse.stream.accents.accents import (
     DropAttribute,
     Punctuation,
 )
-from pulse.stream.descriptions.description import FALSE, Description
+from pulse.stream.descriptions.description import FALSE, Description, any_of
 from pulse.stream.propagation.alterations import Moves, alter, move
 from pulse.stream.propagation.signature import count_name
 from pulse.stream.propagation.state import (
     State,
     Step,
     aborted,
-    any_of,
     closed_output,
     freed,
     inexpressible,
@@ -57,11 +56,11 @@ def receive(state: State, side: int, element: Control) -> tuple[State, Step]:
     >>> state = State.start(Signature.union(), ["s", "t"], ["s", "t"])
     >>> alter = Accent.parse("[[s = 2, alter(t, y * 2)]]")
     >>> state, step = receive(state, 0, alter)
-    >>> step.passed, [str(rule.map) for rule in state.rules(0)]
-    ((), ['y / 2'])
+    >>> step.passed, [str(path[-1]) for path in state.sides[0].paths["t"]]
+    ((), ['y * 2'])
     >>> state, step = receive(state, 1, alter)
-    >>> str(step.passed[0]), state.rules(0)
-    ('[[s = 2, alter(t, y * 2, y / 2)]]', ())
+    >>> str(step.passed[0]), state.sides[0].paths
+    ('[[s = 2, alter(t, y * 2, y / 2)]]', {})
     """
     if isinstance(element, Punctuation):
         return _close(state, side, element)

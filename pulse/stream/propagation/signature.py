@@ -16,14 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from pulse.stream.accents.accents import AlterData
 from pulse.stream.descriptions.description import Domain
-from pulse.stream.descriptions.value_sets import DescriptionError
 from pulse.stream.propagation.frame import ALL_NAMES, NO_NAMES, Frame, Names, Tumbling
-from pulse.stream.units.affine import exact
 
 Function = Literal["sum", "avg", "min", "max", "count"]
 _COUNT = "_count"
@@ -39,7 +36,7 @@ class Signature:
     * ``exclusive``: an attribute that is not merged belongs to one side; adding it on another one aborts;
     * ``function``: of an aggregate; decides how its results change under alter data.
 
-    >>> "x" in Signature.project("s", "t").accumulator
+    >>> "t" in Signature.select("t").foundation
     True
     """
 
@@ -85,12 +82,6 @@ class Signature:
         return cls(f"select on {_listed(attributes)}", foundation=Names.of(*attributes))
 
     @classmethod
-    def project(cls, *attributes: str) -> Signature:
-        """Return the signature of a projection; it may name attributes that are added later."""
-        lost = Names.all_but(*attributes)
-        return cls(f"project to {_listed(attributes)}", accumulator=lost, ignored=lost)
-
-    @classmethod
     def union(cls, sides: int = 2) -> Signature:
         """Return the signature of a union."""
         return cls("union", merge=ALL_NAMES, sides=sides)
@@ -99,38 +90,6 @@ class Signature:
     def intersect(cls, sides: int = 2) -> Signature:
         """Return the signature of an intersection."""
         return cls("intersect", merge=ALL_NAMES, sides=sides)
-
-    @classmethod
-    def join(cls, *on: str, sides: int = 2) -> Signature:
-        """Return the signature of a join on attributes of these names; all others belong to one side."""
-        names = Names.of(*on)
-        return cls(f"join on {_listed(on)}", foundation=names, merge=names, sides=sides, exclusive=True)
-
-    @classmethod
-    def windowed(cls, attribute: str, wid: str, size: Any, origin: Any = 0) -> Signature:
-        """Return the signature of tumbling windows on an attribute, identified by ``wid``."""
-        width = exact(size, "size of a window")
-        if width <= 0:
-            raise DescriptionError(f"window on {attribute}: expected a size above zero, got {size!r}")
-        window = Tumbling(attribute, wid, width, Fraction(exact(origin, "origin of windows")))
-        names = Names.of(attribute)
-        return cls(f"window on {attribute}", foundation=names, absorbed=names, window=window)
-
-    @classmethod
-    def aggregate(cls, function: Function, by: Iterable[str], *, excluding: Iterable[str] = ()) -> Signature:
-        """Return the signature of an aggregate of all attributes but ``excluding``, grouped ``by`` attributes."""
-        if function not in FUNCTIONS:
-            raise DescriptionError(f"aggregate: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
-        group = tuple(by)
-        others = Names.all_but(*group)
-        return cls(
-            f"{function} by {_listed(group)}",
-            foundation=Names.of(*group),
-            accumulator=others,
-            ignored=Names.of(*excluding),
-            absorbed=others if function == "count" else NO_NAMES,  # a count has no units
-            function=function,
-        )
 
     @property
     def frame(self) -> Frame:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
-from pulse.stream.accents.accents import Accent, AlterData, Control, DropAttribute, Primitive, Row
+from pulse.stream.accents.accents import Accent, Control, Primitive
 from pulse.stream.descriptions.description import FALSE, NO_PROMISES, TRUE, Description, Domain
 from pulse.stream.propagation.frame import Frame
 from pulse.stream.propagation.signature import Signature
@@ -25,23 +24,6 @@ K = TypeVar("K")
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A map of one attribute for the input rows of a side that match, in the side's present units.
-
-    All rules of a side apply at once; of one attribute at most one matches a row.
-    """
-
-    attribute: str
-    description: Description
-    map: Affine
-    weight: str = ""
-
-    def applied(self, row: Row) -> object:
-        """Return the attribute's value after the rule, for a matching row."""
-        return AlterData(self.attribute, self.map, weight=self.weight).forward(row).get(self.attribute)
-
-
-@dataclass(frozen=True)
 class Side:
     """The accent state of one input; descriptions in first units."""
 
@@ -52,26 +34,13 @@ class Side:
     paths: Mapping[str, Mapping[Path, Description]] = field(default_factory=dict)
     closed: Description = FALSE
 
-    def rules(self) -> tuple[Rule, ...]:
-        """Return the rules that bring its rows to the output's units."""
-        return tuple(
-            Rule(
-                name,
-                self.units.forward(where),
-                path[0].after(path[-1].inverse()),
-                self.units.weights.get(name, ""),
-            )
-            for name, cells in self.paths.items()
-            for path, where in cells.items()
-        )
-
 
 @dataclass(frozen=True)
 class Step:
     """The reaction to an accent: controls to pass on, in order, or a reason to abort.
 
     Where an alteration is passed, alpha acts on the operator's state for matching rows; where a drop is passed, results for
-    that attribute are purged. The rules of the sides (:meth:`State.rules`) are those after the step.
+    that attribute are purged.
     """
 
     passed: tuple[Control, ...] = ()
@@ -110,42 +79,6 @@ class State:
     def frame(self) -> Frame:
         """Return the translation of descriptions to the output."""
         return self.signature.frame
-
-    def rules(self, side: int = 0) -> tuple[Rule, ...]:
-        """Return the rules that bring rows of a side to the output's units."""
-        return self.sides[side].rules()
-
-    def thresholds(
-        self, attribute: str, value: Any, side: int = 0
-    ) -> tuple[tuple[Description, Fraction], ...]:
-        """Return a selection's constant in a side's present units: alpha(V) for the matching rows; V itself for all others.
-
-        >>> state = State.start(Signature.select("t"), ["s", "t"])
-        >>> own = replace(state.sides[0], units=Units().then(Accent.parse("[[s = 2, alter(t, (y - 32) * 5/9)]]")))
-        >>> [(str(d), int(v)) for d, v in replace(state, sides=(own,)).thresholds("t", 212)]
-        [('s = 2', 100)]
-        """
-        units = self.sides[side].units
-        cells = units.cells.get(attribute, {}).items()
-        return tuple((units.forward(where), map(value)) for map, where in cells)
-
-    def held(self, side: int = 0) -> tuple[Accent, ...]:
-        """Return the held accents, in the side's present units; alterations as the part that is undone."""
-        own = self.sides[side]
-        drops = [(where, DropAttribute(name)) for name, where in own.dropped.items()]
-        alters = [
-            (where, AlterData(name, path[-1].after(path[0].inverse())))
-            for name, cells in own.paths.items()
-            for path, where in cells.items()
-        ]
-        pairs: list[tuple[Description, Primitive]] = [*drops, *alters]
-        return tuple(
-            Accent(
-                position=0, description=own.units.forward(where).simplified(self.domain), primitive=primitive
-            )
-            for where, primitive in pairs
-            if not where.is_empty
-        )
 
 
 def inexpressible(state: State, accent: Accent) -> str:
@@ -187,14 +120,6 @@ def output_domain(state: State) -> Domain:
     for name in state.units.cells:
         domain = domain.altered(name)
     return domain
-
-
-def any_of(descriptions: Iterable[Description]) -> Description:
-    """Return the union of descriptions."""
-    found = FALSE
-    for description in descriptions:
-        found = found | description
-    return found
 
 
 def with_side(state: State, index: int, side: Side) -> State:

@@ -1,33 +1,35 @@
-"""Compose the maps in force, each combination once (semantics 8.1)."""
+"""Compose the effects in force, each combination once (semantics 8.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
 
 from pulse.core.instants import LATEST
-from pulse.stream.units.affine import IDENTITY, Affine
+
+V = TypeVar("V")
 
 
-class Chains:
-    """Composed maps by the alterations in force; each is composed once."""
+class Chains(Generic[V]):
+    """Composed effects by the alterations in force; ``compose(later, earlier)`` is called once for each combination."""
 
-    def __init__(self, maps: Iterable[Affine]) -> None:
-        known: dict[Affine, int] = {}
-        self._kind = [known.setdefault(one, len(known)) for one in maps]
-        self._distinct = list(known)
+    def __init__(self, effects: Iterable[V], start: V, compose: Callable[[V, V], V]) -> None:
+        known: dict[V, int] = {}
+        self._kind = [known.setdefault(one, len(known)) for one in effects]
+        self._distinct, self._compose = list(known), compose
         self._next: dict[tuple[int, int], int] = {}
-        self._states: dict[Affine, int] = {IDENTITY: 0}
-        self.maps = [IDENTITY]
+        self._states: dict[V, int] = {start: 0}
+        self.effects = [start]
 
     def after(self, state: int, k: int) -> int:
         """Return the state once alteration ``k`` is in force as well, after all others."""
         key = state, self._kind[k]
         found = self._next.get(key)
         if found is None:
-            map = self._distinct[key[1]].after(self.maps[state])
-            found = self._next[key] = self._states.setdefault(map, len(self.maps))
-            if found == len(self.maps):
-                self.maps.append(map)
+            effect = self._compose(self._distinct[key[1]], self.effects[state])
+            found = self._next[key] = self._states.setdefault(effect, len(self.effects))
+            if found == len(self.effects):
+                self.effects.append(effect)
         return found
 
     def steps(self, events: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:

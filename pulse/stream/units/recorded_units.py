@@ -13,47 +13,40 @@ are among the rows, positions (``by``) distinguish them: then the time is an att
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any
 
 from pulse.core.instants import EARLIEST
 from pulse.core.schema import StreamSchema
-from pulse.stream.accents.accents import AccentError, AddAttribute, AlterData
+from pulse.stream.accents.accents import Accent, AccentError, AlterData, DropAttribute, is_alteration
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog, added_first
-from pulse.stream.descriptions.description import FALSE, TRUE, Description
+from pulse.stream.descriptions.description import TRUE, Description
 from pulse.stream.descriptions.value_sets import DEFINED, ValueSet
 from pulse.stream.units.affine import IDENTITY, Affine
-from pulse.stream.units.step_maps import Alteration, Steps
+from pulse.stream.units.step_maps import Absences, Alteration, Steps
 from pulse.stream.units.unit_map import Units
 
-_ABSENT = Affine(2)  # the existence of an attribute is scaled up where it is absent
-_MISSING = "no "  # prefix of the absence of an attribute, which no description can name
+WHOLE_ROW = ""
+"""In place of an attribute that is absent: punctuation excludes the row."""
 
-
-class Move(NamedTuple):
-    """An alteration of an attribute, or of its absence (:func:`absence`), from an instant or a position on."""
-
-    at: int
-    attribute: str
-    map: Affine
-    description: Description
+_Target = tuple[str, bool]  # an attribute, and whether its absence is meant rather than its units
 
 
 @dataclass(frozen=True)
-class RawUnits:
-    """Maps from the units of the start to the recorded ones, by attribute.
+class RecordedUnits:
+    """Maps from the units of the start to the recorded ones, and where attributes are absent.
 
-    ``absent`` is by attribute, scaled above 1 where it is absent. ``clock`` maps recorded times; ``uncovered`` marks those of no
-    epoch. Descriptions are in recorded units; times are of the start, except in the clock.
+    ``clock`` maps recorded times; ``uncovered`` marks those of no epoch. Descriptions are in recorded units; times are of
+    the start, except in the clock.
     """
 
     steps: Mapping[str, Steps] = field(default_factory=dict)
-    absent: Mapping[str, Steps] = field(default_factory=dict)
+    absent: Mapping[str, Absences] = field(default_factory=dict)
     clock: Steps | None = None
-    uncovered: Steps | None = None
+    uncovered: Absences | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -68,97 +61,86 @@ class RawUnits:
         return tuple(sorted({name for steps in every for name in steps.columns}))
 
 
-def raw_units(log: AccentLog, schema: StreamSchema) -> RawUnits:
-    """Return the maps that undo the accents of a log in tuples of a stream.
+def needed_attributes(schema: StreamSchema) -> tuple[str, ...]:
+    """Return the attributes that a tuple needs to be modelled."""
+    return (*schema.key_names, schema.time, *schema.modelled_names)
+
+
+def units_of_log(log: AccentLog, schema: StreamSchema) -> RecordedUnits:
+    """Return the units in which a stream's tuples are recorded, by its log.
 
     >>> schema = StreamSchema.of(key={"s": "int64"}, time="t", modelled={"price": "step", "size": "step"})
     >>> log = AccentLog.parse(["2013-10-08 [[price < 5, alter(size, y * 4)]]"]).checked(schema, raw=True)
-    >>> raw_units(log, schema).columns
+    >>> units_of_log(log, schema).columns
     ('price',)
     """
-    return recorded_units(list(_moves(log, schema)), schema.time)
+    needed = needed_attributes(schema)
+    start = Units(absent={name: TRUE for name in added_first(log.accents) if name in needed})
+    accents = [one for one in log.accents if is_alteration(one) or one.attribute in needed]
+    return recorded_units(accents, schema.time, before=start)
 
 
 def recorded_units(
-    moves: list[Move], time: str, *, before: Units | None = None, by: str | None = None
-) -> RawUnits:
-    """Return the maps that undo moves, each at an instant of the start, or ``by`` the position of its row.
+    accents: Sequence[Accent], time: str, *, before: Units | None = None, by: str | None = None
+) -> RecordedUnits:
+    """Return the units that accents, in order, give to tuples; positions are instants of the start, or ``by`` rows.
 
-    ``before``: the units in force before all of them, with descriptions in units of the start.
+    ``before``: the units in force before all of them.
     """
-    units_before = before or Units()
-    clock: tuple[Steps | None, Steps | None] = None, None
-    if by is None:
-        clock, moves, units_before = _clock(moves, time, units_before)
-    units = _steps_of(moves, units_before, by or time)
-    return RawUnits(
-        {name: steps for name, steps in units.items() if not name.startswith(_MISSING)},
-        {name.removeprefix(_MISSING): steps for name, steps in units.items() if name.startswith(_MISSING)},
-        *clock,
-    )
+    units = before or Units()
+    clock: tuple[Steps | None, Absences | None] = None, None
+    if by is None and (time in units.cells or any(_target(one) == (time, False) for one in accents)):
+        clock, accents, units = _clock(accents, time, units)
+    return RecordedUnits(*_steps_of(accents, units, by or time), *clock)
 
 
-def absence(name: str) -> str:
-    """Return the name under which the absence of an attribute is altered."""
-    return _MISSING + name
+def _target(accent: Accent) -> _Target:
+    return accent.attribute, not is_alteration(accent)
 
 
-def coming(name: str, at: int, where: Description, *, added: bool) -> Move:
-    """Return the move that adds or drops an attribute, as an alteration of its absence."""
-    return Move(at, absence(name), _ABSENT.inverse() if added else _ABSENT, where)
-
-
-def _moves(log: AccentLog, schema: StreamSchema) -> Iterator[Move]:
-    """Yield the moves in order; adding and dropping an attribute that a model needs alters its absence."""
-    needed = (*schema.key_names, schema.time, *schema.modelled_names)
-    for name in sorted(added_first(log.accents)):
-        if name in needed:
-            yield coming(name, EARLIEST, TRUE, added=False)
-    for one in log.accents:
-        primitive, described = one.primitive, one.description
-        if isinstance(primitive, AlterData):
-            yield Move(one.position, one.attribute, primitive.alpha, described)
-        elif one.attribute in needed:
-            yield coming(one.attribute, one.position, described, added=isinstance(primitive, AddAttribute))
+def _cells(units: Units, target: _Target) -> Mapping[Any, Description]:
+    """Return the effects on a target, with the rows of each in first units."""
+    name, absence = target
+    if not absence:
+        return units.cells.get(name, {})
+    return {True: units.absent[name]} if name in units.absent else {}
 
 
 def _clock(
-    moves: list[Move], time: str, before: Units
-) -> tuple[tuple[Steps | None, Steps | None], list[Move], Units]:
-    """Return the maps that undo recorded times, and all other moves in terms of times of the start."""
-    altered = {one.attribute for one in moves} | before.cells.keys()
-    if time not in altered:
-        return (None, None), moves, before
-    units, rest = Units({name: own for name, own in before.cells.items() if name == time}), list[Move]()
-    epochs: list[tuple[int | None, Units]] = [(None, units)]
-    for one in moves:
-        if one.attribute != time:
-            rest.append(one._replace(description=units.back(one.description)))
+    accents: Sequence[Accent], time: str, before: Units
+) -> tuple[tuple[Steps, Absences], list[Accent], Units]:
+    """Return the maps that undo recorded times, with the times of no epoch, and all else in terms of times of the start."""
+    altered = {one.attribute for one in accents if is_alteration(one)} | before.cells.keys()
+    units = Units({name: own for name, own in before.cells.items() if name == time})
+    epochs, rest = list[tuple[int | None, Units]]([(None, units)]), list[Accent]()
+    for one in accents:
+        if _target(one) != (time, False):
+            rest.append(replace(one, description=units.back(one.description)))
             continue
         if found := sorted(altered & one.description.attributes):
             raise UnsupportedAccentError(
                 f"[[{one.description}, alter({time}, …)]]: its description refers to '{found[0]}', which is altered as well; "
                 f"expected attributes that keep their units, so that times can be mapped first"
             )
-        units = units.altered(time, one.map, one.description)
-        epochs.append((one.at, units))
-    found_ranges = list(_recorded(epochs, time))
-    for early, late in combinations(found_ranges, 2):
+        units = units.then(one)
+        epochs.append((one.position, units))
+    ranges = list(_recorded_times(epochs, time))
+    for early, late in combinations(ranges, 2):
         if early.description.overlaps(late.description):
             both = (early.description & late.description).simplified()
             raise AccentError(
                 f"alter({time}): tuples recorded where {both} may be of before and after it, and a log, which orders them by "
                 "their times, cannot decide; expected times that continue where they were, or later"
             )
-    covered = FALSE
-    for some in found_ranges:
-        covered = covered | some.description
-    uncovered = Alteration(EARLIEST, Description.where(**{time: DEFINED}) - covered, _ABSENT)
-    left = Units({name: own for name, own in before.cells.items() if name != time})
-    return (Steps.of(found_ranges, time=time), Steps.of([uncovered], time=time)), rest, left
+    uncovered = Description.where(**{time: DEFINED})
+    for some in ranges:
+        uncovered = uncovered - some.description
+    left = Units({name: own for name, own in before.cells.items() if name != time}, absent=before.absent)
+    clock = Steps.of(ranges, time=time), Absences.of([Alteration(EARLIEST, uncovered, True)], time=time)
+    return clock, rest, left
 
 
-def _recorded(epochs: list[tuple[int | None, Units]], time: str) -> Iterator[Alteration]:
+def _recorded_times(epochs: list[tuple[int | None, Units]], time: str) -> Iterator[Alteration[Affine]]:
     """Yield the recorded times of each epoch, by their map."""
     ends = [*(at for at, _ in epochs[1:]), None]
     for (start, units), end in zip(epochs, ends, strict=True):
@@ -176,51 +158,63 @@ def _recorded(epochs: list[tuple[int | None, Units]], time: str) -> Iterator[Alt
                 yield Alteration(EARLIEST, described, map)
 
 
-def _steps_of(moves: list[Move], before: Units, by: str) -> dict[str, Steps]:
-    """Return the steps of each attribute, all descriptions in recorded units."""
-    altered = {one.attribute for one in moves} | before.cells.keys()
-    carried = {one.attribute for one in moves if altered & one.description.attributes}
-    carried |= {
-        name
-        for name, own in before.cells.items()
-        if any(altered & where.attributes for where in own.values())
+def _steps_of(
+    accents: Sequence[Accent], before: Units, by: str
+) -> tuple[dict[str, Steps], dict[str, Absences]]:
+    """Return the steps and absences of each attribute, all descriptions in recorded units."""
+    altered = {one.attribute for one in accents if is_alteration(one)} | before.cells.keys()
+    found: dict[_Target, list[Alteration[Any]]] = {
+        **{(name, False): [] for name in before.cells},
+        **{(name, True): [] for name in before.absent},
+        **{_target(one): [] for one in accents},
     }
-    plain: dict[str, list[Alteration]] = {
-        name: [Alteration(EARLIEST, where, map) for map, where in own.items()]
-        for name, own in before.cells.items()
-        if name not in carried
-    }
-    for one in moves:
-        if one.attribute not in carried:
-            plain.setdefault(one.attribute, []).append(Alteration(one.at, one.description, one.map))
-    for name in carried:
-        plain[name] = []
+    carried = {_target(one) for one in accents if altered & one.description.attributes}
+    for target in found:
+        cells = _cells(before, target)
+        if any(altered & where.attributes for where in cells.values()):
+            carried.add(target)
+        if target not in carried:
+            found[target] = [Alteration(EARLIEST, where, effect) for effect, where in cells.items()]
+    for one in accents:
+        if (target := _target(one)) not in carried:
+            primitive = one.primitive
+            effect = (
+                primitive.alpha if isinstance(primitive, AlterData) else isinstance(primitive, DropAttribute)
+            )
+            found[target].append(Alteration(one.position, one.description, effect))
     if carried:
-        _carry(moves, before, plain, carried, by)
-    return {name: steps for name, own in plain.items() if not (steps := Steps.of(own, time=by)).is_empty}
+        for target, own in _carried(accents, before, carried, by):
+            found[target].append(own)
+    steps = {name: Steps.of(own, time=by) for (name, absence), own in found.items() if not absence}
+    absent = {name: Absences.of(own, time=by) for (name, absence), own in found.items() if absence}
+    return (
+        {name: own for name, own in steps.items() if not own.is_empty},
+        {name: own for name, own in absent.items() if any(one.effect for one in own.alterations)},
+    )
 
 
-def _carry(
-    moves: list[Move], before: Units, out: dict[str, list[Alteration]], names: set[str], by: str
-) -> None:
-    """Add the cells of attributes in the units in force, epoch by epoch."""
+def _carried(
+    accents: Sequence[Accent], before: Units, targets: set[_Target], by: str
+) -> Iterator[tuple[_Target, Alteration[Any]]]:
+    """Yield the effects on targets in the units in force, epoch by epoch."""
     units = before
-    instants = sorted({one.at for one in moves} | ({EARLIEST} if before.cells else set()))
-    last: dict[str, tuple[int, dict[Affine, Description]]] = {}
+    instants = sorted({one.position for one in accents} | (set() if before.is_empty else {EARLIEST}))
+    last: dict[_Target, tuple[int, dict[Any, Description]]] = {}
 
-    def close(name: str, end: int | None) -> None:
-        start, cells = last.pop(name, (0, {}))
+    def close(target: _Target, end: int | None) -> Iterator[tuple[_Target, Alteration[Any]]]:
+        start, cells = last.pop(target, (0, {}))
         when = Description.where(**{by: ValueSet.between(start, end)})
-        out[name] += [Alteration(start, where & when, map) for map, where in cells.items()]
+        for effect, where in cells.items():
+            yield target, Alteration(start, where & when, effect)
 
     for at in instants:
-        for one in moves:
-            if one.at == at:
-                units = units.altered(one.attribute, one.map, units.back(one.description))
-        for name in names:
-            cells = {map: units.forward(where) for map, where in units.cells.get(name, {}).items()}
-            if name not in last or last[name][1] != cells:
-                close(name, at)
-                last[name] = at, cells
-    for name in names:
-        close(name, None)
+        for one in accents:
+            if one.position == at:
+                units = units.then(one)
+        for target in targets:
+            cells = {effect: units.forward(where) for effect, where in _cells(units, target).items()}
+            if target not in last or last[target][1] != cells:
+                yield from close(target, at)
+                last[target] = at, cells
+    for target in targets:
+        yield from close(target, None)

@@ -4,6 +4,8 @@ All alter data of a stream together is one map of rows, from *first* units to *p
 
     attribute -> cells (map, description in first units), disjoint; outside of the cells nothing changes
 
+Attributes that accents drop are absent from some rows, which are described in first units as well.
+
 All attributes move at once: the cell of a row is decided in first units. The map is one to one, so it has an inverse of the
 same form, and descriptions are translated through it in both directions, exactly. Accents that an operator holds are kept in
 first units: later alterations do not affect them, which answers a question that the paper leaves open (§6.1, §8: the meaning of
@@ -12,12 +14,12 @@ held accents after alter data).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
-from pulse.stream.accents.accents import Accent, AccentError, AlterData, Row
+from pulse.stream.accents.accents import Accent, AccentError, AlterData, DropAttribute
 from pulse.stream.descriptions.boxes import Box, meet, subtract_all
 from pulse.stream.descriptions.description import FALSE, Description, Domain
 from pulse.stream.units.affine import IDENTITY, Affine
@@ -30,22 +32,34 @@ class Units:
     """A map of rows, piecewise affine in each attribute.
 
     >>> here = Units().then(Accent.parse("[[s = 2, alter(t, (y - 32) * 5/9)]]"))
-    >>> here.forward_row({"s": 2, "t": 77}), here.back_row({"s": 2, "t": 25})
-    ({'s': 2, 't': 25}, {'s': 2, 't': 77})
     >>> str(here.back(Description.parse("s = 2 and t < 100")))
     's = 2 and t < 212'
     """
 
     cells: Mapping[str, Cells] = field(default_factory=dict)
     weights: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, Description] = field(default_factory=dict)  # rows that lack an attribute by accents
+
+    @property
+    def is_empty(self) -> bool:
+        """Check whether rows are as at the beginning."""
+        return not self.cells and not self.absent
 
     def then(self, accent: Accent) -> Units:
-        """Return the units after one more accent, whose description is in present units; adding and dropping change no units."""
-        primitive = accent.primitive
-        if not isinstance(primitive, AlterData):
-            return self
-        return self.altered(
-            primitive.attribute, primitive.alpha, self.back(accent.description), weight=primitive.weight
+        """Return the units after one more accent, whose description is in present units."""
+        primitive, first = accent.primitive, self.back(accent.description)
+        if isinstance(primitive, AlterData):
+            return self.altered(primitive.attribute, primitive.alpha, first, weight=primitive.weight)
+        before = self.absent.get(primitive.attribute, FALSE)
+        now = before | first if isinstance(primitive, DropAttribute) else before - first
+        left = {name: where for name, where in self.absent.items() if name != primitive.attribute}
+        return replace(self, absent=left if now.is_empty else {**left, primitive.attribute: now})
+
+    def limited(self, rows: Callable[[Description], Description]) -> Units:
+        """Return the units with every description replaced; those that become empty are removed."""
+        cells = {name: _some(own, rows) for name, own in self.cells.items()}
+        return Units(
+            {name: own for name, own in cells.items() if own}, self.weights, _some(self.absent, rows)
         )
 
     def altered(self, attribute: str, alpha: Affine, first: Description, *, weight: str = "") -> Units:
@@ -69,27 +83,7 @@ class Units:
         cells = {name: own for name, own in self.cells.items() if name != attribute}
         cells |= {attribute: found} if found else {}
         weights = {**self.weights, attribute: weight} if weight else self.weights
-        return Units(cells, weights)
-
-    def map_at(self, attribute: str, first_row: Row) -> Affine:
-        """Return the map of an attribute for a row in first units."""
-        cells = self.cells.get(attribute, {}).items()
-        return next((map for map, where in cells if where.matches(first_row)), IDENTITY)
-
-    def forward_row(self, row: Row) -> dict[str, Any]:
-        """Map a row from first to present units."""
-        now = dict(row)
-        for attribute in self.cells:
-            map = self.map_at(attribute, row)
-            weight = self.weights.get(attribute, "")
-            now[attribute] = AlterData(attribute, map, weight=weight).forward(row).get(attribute)
-            if now[attribute] is None:
-                del now[attribute]
-        return now
-
-    def back_row(self, row: Row) -> dict[str, Any]:
-        """Map a row from present to first units."""
-        return self.inverse.forward_row(row)
+        return Units(cells, weights, self.absent)
 
     def forward(self, first: Description) -> Description:
         """Translate a description from first to present units."""
@@ -148,6 +142,15 @@ class Units:
                 work += [(part, {**fixed, name: map}) for part in met if part is not None]
             outside = subtract_all(piece, (other for where in cells.values() for other in where.boxes))
             work += [(part, {**fixed, name: IDENTITY}) for part in outside]
+
+
+K = TypeVar("K")
+
+
+def _some(
+    described: Mapping[K, Description], rows: Callable[[Description], Description]
+) -> dict[K, Description]:
+    return {key: left for key, where in described.items() if not (left := rows(where)).is_empty}
 
 
 def _join(cells: dict[Affine, Description], map: Affine, where: Description) -> None:

@@ -18,6 +18,7 @@ from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.step_maps import Alteration, Steps
 from tests.operators import contract
+from tests.oracles.rows import altered as row_altered
 from tests.strategies import EPOCH_US, relations
 
 SECOND = 1_000_000
@@ -55,7 +56,7 @@ def altered(log, row, value, at):
     here = {**row, "t": at, "x": value}
     for one in sorted(log, key=lambda one: one.at):
         if at >= one.at:
-            here = Accent.of(one.description, AlterData("x", one.map)).altered(here)
+            here = row_altered(Accent.of(one.description, AlterData("x", one.effect)), here)
     return Fraction(here["x"])
 
 

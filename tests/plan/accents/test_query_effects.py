@@ -75,7 +75,7 @@ def test_one_accent_through_a_query(query, line, out):
     found = run(query, line)
     assert said(found) == out
     assert found.aborted_at is None
-    assert found.fates[0].outcome == ("passes" if out else otherwise)
+    assert found.traces[0].outcome == ("passes" if out else otherwise)
 
 
 def test_sums_and_counts_of_tuples():
@@ -102,7 +102,7 @@ def test_a_difference_waits_until_both_sides_have_one_scale():
     query = "select S.symbol, S.price - R.price as d from S join R on (S.symbol = R.symbol)"
     found = run(query, SPLIT)
     assert said(found) == []
-    assert "several scales at once" in str(found.fates[0].verdicts[-1])
+    assert "several scales at once" in str(found.traces[0].verdicts[-1])
     later = "2013-10-09 [[symbol in ('A', 'B'), alter(price, y / 4)]]"
     found = run(query, SPLIT, other=[later])
     assert said(found) == ["[[symbol = 'A', alter(d, y / 4, y * 4)]]"]
@@ -143,7 +143,7 @@ def test_a_drop_of_what_a_predicate_needs_aborts_and_says_who_and_why():
         "stays",
     ):
         assert words in found.reason
-    assert found.fates[-1].outcome == "aborts"
+    assert found.traces[-1].outcome == "aborts"
     assert said(run("select symbol, size from S", "2013-10-09 [[true, drop(price)]]")) == []
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.operators.units.apply_maps import Alter
-from pulse.runtime.accents.stream_state import CONTRADICTS
+from pulse.operators.units.to_base_units import CONTRADICTS
 from pulse.runtime.jobs.sinks import read_changes
 from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.predict.local_driver import run_local

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pulse.core.time import format_instant
-from pulse.runtime.accents.compacted_maps import COMPACT_AT
+from pulse.runtime.accents.unit_history import COMPACT_AT
 from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.predict.spec import Predictor
 from tests.runtime.accents.accented_jobs import (

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pulse.core.time import format_instant
-from pulse.runtime.accents.stream_state import CONTRADICTS
+from pulse.operators.units.to_base_units import CONTRADICTS
 from pulse.runtime.predict.spec import Predictor
 from tests.runtime.accents.accented_jobs import (
     ACCENT,

@@ -270,7 +270,7 @@ def test_a_version_before_its_accents_and_one_after(tmp_path):
     fit(data.filter(pc.invert(late)), out=tmp_path / "m")
     model = fit(data.filter(late), out=tmp_path / "m", append=True, accents=[LINE])
     first = ask(model, ALL, version=1)
-    assert first.accents().fates == ()
+    assert first.accents().traces == ()
     assert rows_of(first.segments()) == rows_of(ask(fit(data.filter(pc.invert(late))), ALL).segments())
     both = ask(model, MACD).tuples()
     whole = ask(fit(data, accents=[LINE]), MACD).tuples()

@@ -250,7 +250,7 @@ def test_check_says_what_happens_to_each():
         f"{at(9)} [[true, drop(s)]]",
     ]
     found = ask(fit(feed()), accents=lines, later=True).accents()
-    assert [fate.outcome for fate in found.fates] == ["is held", "is held", "is held", "aborts"]
+    assert [trace.outcome for trace in found.traces] == ["is held", "is held", "is held", "aborts"]
     said = found.lines()
     assert any("cannot select its rows by price" in text for text in said)
     assert sum("holds it for good: the fit undid it" in text for text in said) == 2

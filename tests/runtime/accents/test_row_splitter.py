@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.runtime.accents.row_splitter import accent_rows, split_controls
-from pulse.runtime.accents.to_base_units import decode_keys
+from pulse.runtime.accents.tuple_columns import decode_keys
 
 
 def batch(texts: list[str | None]) -> pa.Table:

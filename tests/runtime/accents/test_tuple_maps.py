@@ -19,6 +19,7 @@ from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.spec import Predictor
 from pulse.stream.accents.accents import Accent
 from pulse.stream.units.unit_map import Units
+from tests.oracles.rows import forward_row
 from tests.runtime.accents.accented_jobs import Run, at, close, cut, marked
 from tests.runtime.execution.asking import local
 from tests.runtime.jobs.running_jobs import final, job_on, of_files
@@ -61,7 +62,7 @@ def recorded(rows: list[dict[str, Any]], said: list[tuple[int, str]]) -> list[di
         for when, text in said:
             if row["t"] >= when:
                 units = units.then(Accent.parse(text))
-        now = units.forward_row(row)
+        now = forward_row(units, row)
         out.append({name: _plain(now.get(name)) for name in row})
     return out
 

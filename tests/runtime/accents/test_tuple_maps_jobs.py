@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pulse.core.time import format_instant
+from pulse.operators.units.to_base_units import CONTRADICTS
 from pulse.runtime.accents.follower import JobAbortedError
-from pulse.runtime.accents.stream_state import CONTRADICTS
 from pulse.runtime.jobs.sinks import read_changes
 from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.predict.local_driver import run_local
@@ -224,7 +224,7 @@ def test_what_is_kept_does_not_grow_with_accents(predictors: dict[str, Predictor
             run.take({"S": in_rows(rows, now, said)})
         else:
             run.take({"S": now}, {"S": lines(said)})
-        sizes.append(len(run.follower.streams["S"]))
+        sizes.append(len(run.follower.streams["S"].history))
     assert run.aside == []
     assert max(sizes[30:]) <= max(sizes[:30])
     assert run.accents == 240

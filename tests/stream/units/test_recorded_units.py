@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
-from pulse.operators.units.to_base_units import Undo
+from pulse.operators.units.to_base_units import ToBaseUnits
 from pulse.stream.accents.accents import Accent, AccentError, AlterData
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.units.affine import Affine
-from pulse.stream.units.recorded_units import raw_units
+from pulse.stream.units.recorded_units import units_of_log
+from tests.oracles.rows import altered
 
 SCHEMA = StreamSchema.of(
     key={"k": "int64"},
@@ -38,7 +39,7 @@ def table(rows):
 
 def undone(log, rows):
     left = []
-    found = Undo(log, SCHEMA).tuples(
+    found = ToBaseUnits(units_of_log(log, SCHEMA), SCHEMA).by_time(
         table(rows), lambda rows, why, keep: left.append((rows.num_rows, why, keep))
     )
     return found.to_pylist(), left
@@ -90,7 +91,7 @@ def recorded(row, some):
     now = {name: value for name, value in row.items() if value is not None}
     for one in some:
         if one.position <= row["t"]:
-            now = one.altered(now)
+            now = altered(one, now)
     return {name: float(v) if isinstance(v, Fraction) and name in "ab" else int(v) if isinstance(v, Fraction) else v
             for name, v in now.items()}  # fmt: skip
 
@@ -141,7 +142,7 @@ def test_times_are_undone_first_and_instants_of_the_log_are_of_the_start():
 def test_times_that_two_epochs_recorded_are_refused():
     back = Accent.parse("[[true, alter(t, y - 3600000000)]]", position=EARLY)
     with pytest.raises(AccentError, match="may be of before and after it"):
-        raw_units(checked(back), SCHEMA)
+        units_of_log(checked(back), SCHEMA)
 
 
 def test_times_altered_by_what_is_altered_are_refused():
@@ -150,7 +151,7 @@ def test_times_altered_by_what_is_altered_are_refused():
         Accent.parse("[[n = 2, alter(t, y + 1)]]", position=EARLY),
     ]
     with pytest.raises(UnsupportedAccentError, match="refers to 'n', which is altered as well"):
-        raw_units(checked(*some), SCHEMA)
+        units_of_log(checked(*some), SCHEMA)
 
 
 def test_tuples_without_a_key_or_the_time_are_left_out_and_those_without_a_modelled_attribute_counted():
@@ -193,13 +194,13 @@ def test_what_segments_tell_is_in_a_unit_that_the_row_has_been_in(some, row):
     now = {name: value for name, value in row.items() if value is not None}
     shown, been = dict(now), {name: {now[name]} for name in "ab"}
     for one in some:
-        now = one.altered(now)
+        now = altered(one, now)
         been = {name: been[name] | {now[name]} for name in "ab"}
     told = checked(*some).for_segments(SCHEMA)
     for one in told.accents:
         assert one.attribute in "ab"
         assert one.description.attributes <= {"k", "n", "v", "t"}
-        shown = one.altered(shown)
+        shown = altered(one, shown)
     assert all(shown[name] in been[name] for name in "ab")
     if not checked(*some).needs_tuples(SCHEMA):
         assert {name: shown[name] for name in "ab"} == {name: now[name] for name in "ab"}
