@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.pieces.step_maps import apply_steps, apply_steps_by_code, cut_at_steps, scaled_drift
+from pulse.kernels.pieces.step_maps import (
+    apply_steps,
+    apply_steps_by_code,
+    cut_at_steps,
+    scaled_drift,
+    steps_in_force,
+)
 
 FAR = 10**15
 cells = st.lists(st.lists(st.integers(0, 12), max_size=4, unique=True).map(sorted), min_size=1, max_size=3)
@@ -118,3 +124,12 @@ def test_what_does_not_fit_is_refused():
         apply_steps(np.zeros(2), np.array([0]), np.zeros(2, np.int64), steps, maps)
     empty = np.zeros(0, np.int64)
     assert len(cut_at_steps(empty, np.zeros(0), np.zeros(0), empty, steps).row) == 0
+
+
+def test_the_step_in_force_is_the_last_that_began() -> None:
+    steps = np.array([0, 2, 2, 3]), np.array([5, 9, 0])
+    cell, time = np.array([0, 0, 0, 1, 2, 2]), np.array([4, 5, 9, 9, -1, 0])
+    assert steps_in_force(cell, time, steps).tolist() == [-1, 0, 1, -1, -1, 2]
+    assert steps_in_force(cell[:0], time[:0], steps).tolist() == []
+    with pytest.raises(ValueError, match="expected cells"):
+        steps_in_force(np.array([3]), np.array([0]), steps)
