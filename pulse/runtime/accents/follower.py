@@ -118,7 +118,7 @@ class Follower:
         for name, options in self.predictor.accent_options.items():
             self.streams.setdefault(name, AccentState.of(options))
 
-    def hear(
+    def decode(
         self, tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]] | None = None
     ) -> DecodedBatch:
         """Decode a batch: admit new lines of logs, then accents among the rows, and convert the tuples to base units."""

@@ -137,7 +137,7 @@ class Place:
         ``times`` are event times that other places have reached; ``number`` is that of this place: all receive the same
         accents, and one reports those that it rejects.
         """
-        decoded = self.follower.hear(tables, lines).for_place(number)
+        decoded = self.follower.decode(tables, lines).for_place(number)
         return MicroBatch(decoded, newest(decoded.came, self.part.predictor, self._newest(times)))
 
     def receive(

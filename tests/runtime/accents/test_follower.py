@@ -244,8 +244,8 @@ def test_the_column_of_accents_is_none_of_the_streams_attributes(predictors: dic
 def test_a_table_without_accents_costs_nothing(predictors: dict[str, Predictor]) -> None:
     run = Run(predictors["plain rows"])
     data = marked(ticks(30), [])
-    heard = run.follower.hear({"S": data})
-    assert heard.tables["S"].equals(data.drop_columns(["accent", "size"]))
+    decoded = run.follower.decode({"S": data})
+    assert decoded.tables["S"].equals(data.drop_columns(["accent", "size"]))
     assert run.follower.output_units is None
 
 

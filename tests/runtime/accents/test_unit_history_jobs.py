@@ -17,7 +17,7 @@ from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.spec import Predictor
 from tests.runtime.accents.accented_jobs import Run, at, close, cut, files
-from tests.runtime.accents.test_tuple_maps import (
+from tests.runtime.accents.test_unit_history import (
     KINDS,
     confirmed,
     feed,
