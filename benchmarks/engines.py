@@ -21,7 +21,7 @@ from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
-from pulse.core.instants import EARLIEST
+from pulse.core.time import EARLIEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import begins, ending_after, ends
 from pulse.operators.fit.fitter import Fitter

@@ -19,7 +19,7 @@ from pulse.benchmarks.checks.comparisons import rows_of
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.instants import EARLIEST
+from pulse.core.time import EARLIEST
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.query import Query

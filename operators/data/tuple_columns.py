@@ -12,7 +12,7 @@ from pulse.core import ColumnTypeError, NullKeyError, StreamSchema, TimestampErr
 from pulse.core.arrow_types import decoded, one_chunk
 from pulse.core.decimals import as_doubles
 from pulse.core.errors import check_once, unknown_column
-from pulse.core.instants import EARLIEST, LATEST
+from pulse.core.time import EARLIEST, LATEST
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -19,9 +19,8 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.regions import Regions
-from pulse.core.time import format_duration, format_instant
+from pulse.core.time import EARLIEST, LATEST, format_duration, format_instant
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import extents

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.regions import Regions
+from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.pieces.diff import diff_runs
 from pulse.kernels.pieces.range_lookup import merge_ranges
 from pulse.operators.data.relation import Relation

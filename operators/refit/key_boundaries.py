@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.instants import EARLIEST, split
+from pulse.core.instants import split
+from pulse.core.time import EARLIEST
 from pulse.kernels.fit.constraints import ROUNDING
 from pulse.operators.data.tuple_columns import values
 from pulse.operators.fit.key_boundaries import LAST, LAST_APART

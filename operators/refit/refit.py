@@ -10,8 +10,9 @@ import pyarrow as pa
 from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.bounds import Absolute
-from pulse.core.instants import EARLIEST, LATEST, ceil_microsecond, floor_microsecond
+from pulse.core.instants import ceil_microsecond, floor_microsecond
 from pulse.core.regions import Regions
+from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.fit.greedy_lines import AUTO
 from pulse.operators.data.tuple_columns import values
 from pulse.operators.fit.spec import FitSpec

@@ -91,15 +91,24 @@ def names(given: Iterable[str] | None) -> list[str]:
 
 
 def pairs(
-    given: Iterable[str] | None, option: str, expected: str, *, sign: str = "=", repeatable: bool = False
+    given: Iterable[str] | None,
+    option: str,
+    expected: str,
+    *,
+    sign: str = "=",
+    repeatable: bool = False,
+    written: str | None = None,
 ) -> dict[str, str]:
-    """Parse ``NAME=VALUE`` of each option, or with another sign; of a ``repeatable`` name the last value counts."""
+    """Parse ``NAME=VALUE`` of each option, or with another sign; of a ``repeatable`` name the last value counts.
+
+    Errors quote the part that is wrong, or all that was ``written``.
+    """
     found: dict[str, str] = {}
     for one in given or ():
         name, sign_found, value = one.partition(sign) if sign == "=" else one.rpartition(sign)
         name, value = name.strip(), value.strip()
         if not sign_found or not name or not value:
-            raise OptionError(f"{option} {one}: expected {expected}")
+            raise OptionError(f"{option} {written or one}: expected {expected}")
         if name in found and not repeatable:
             raise OptionError(f"{option}: '{name}' is named twice")
         found[name] = value
@@ -116,7 +125,8 @@ def bounds(given: str | None, option: str) -> str | dict[str, str] | None:
     """Parse one bound for all attributes, ``0.05%``, or one each, ``x=10,y=20``."""
     if given is None or "=" not in given:
         return given
-    return pairs(names([given]), option, "one bound, or ATTRIBUTE=BOUND with commas between", repeatable=True)
+    expected = "one bound, or ATTRIBUTE=BOUND with commas between"
+    return pairs(names([given]), option, expected, repeatable=True, written=given)
 
 
 def knobs(given: Iterable[str] | None) -> dict[str, Any]:

@@ -14,10 +14,6 @@ from pulse.kernels.instants import GRAIN, MICROSECONDS
 _ULPS = 4 * float(np.finfo(np.float64).eps)  # as in pulse.kernels.instants; a test keeps the two equal
 
 
-EARLIEST, LATEST = -(1 << 62), 1 << 62
-"""Microseconds before and after every instant, with room to add a duration."""
-
-
 def gaps(ref_a: IntArray, a: FloatArray, ref_b: IntArray, b: FloatArray) -> FloatArray:
     """Return the seconds from each instant (``ref_a``, ``a``) to its instant (``ref_b``, ``b``)."""
     seconds: FloatArray = (ref_b - ref_a) / MICROSECONDS + (b - a)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.keys import key_ranks
+from pulse.core.time import EARLIEST, LATEST
 
 
 @dataclass(frozen=True, eq=False)

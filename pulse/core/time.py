@@ -20,6 +20,8 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.errors import DurationError, TimestampError
 
 LIMIT = 10**18
+EARLIEST, LATEST = -(1 << 62), 1 << 62
+"""Microseconds before and after every instant, with room to add a duration."""
 _FINER = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}  # units per microsecond
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)

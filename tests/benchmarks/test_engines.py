@@ -12,7 +12,7 @@ from pulse.benchmarks.peers.questions import SECOND, Macd
 from pulse.benchmarks.workloads.market import TRADES, Market, predictor
 from pulse.benchmarks.workloads.sea import PLACES, Sea
 from pulse.core.columns import Columns
-from pulse.core.instants import EARLIEST
+from pulse.core.time import EARLIEST
 from pulse.language import parse
 from pulse.operators.fit.spec import FitSpec
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.regions import Regions
+from pulse.core.time import EARLIEST, LATEST
 
 one = st.tuples(st.sampled_from("ab"), st.integers(-20, 20), st.integers(0, 8))
 

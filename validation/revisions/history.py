@@ -24,9 +24,8 @@ import pyarrow as pa
 
 from pulse.core.columns import Columns
 from pulse.core.errors import unknown_column
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
-from pulse.core.time import format_instant
+from pulse.core.time import EARLIEST, LATEST, format_instant
 from pulse.kernels.validate import key_state
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import check_columns

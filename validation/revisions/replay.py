@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
+from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.validate import key_state
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ends, keys_in

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pulse.core.instants import EARLIEST
 from pulse.core.schema import StreamSchema
+from pulse.core.time import EARLIEST
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.stream.accents.accents import Accent, AlterData, Control, Punctuation, is_alteration
 from pulse.stream.accents.log import AccentLog

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
-from pulse.core.instants import EARLIEST
+from pulse.core.time import EARLIEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import instants
 from pulse.operators.relational.scan import scans

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulse.core.instants import EARLIEST
+from pulse.core.time import EARLIEST
 from pulse.operators.node import Node
 from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.plan.accents.derived import described

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
+from pulse.core.time import EARLIEST, LATEST
 from pulse.operators.units.to_base_units import ToBaseUnits, lacks
 from pulse.runtime.accents.admission import admit
 from pulse.runtime.accents.stream_options import AccentOptions

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from pulse.core.instants import EARLIEST
+from pulse.core.time import EARLIEST
 from pulse.stream.accents.accents import Accent, AlterData, DropAttribute, is_alteration
 from pulse.stream.descriptions.description import Description, Domain, rows_with_values
 from pulse.stream.descriptions.value_sets import ValueSet

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
+from pulse.core.time import EARLIEST, LATEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import extents
 from pulse.store.model import Model

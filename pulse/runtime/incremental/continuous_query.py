@@ -21,7 +21,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT, LIKELY
 from pulse.core.columns import Columns
-from pulse.core.instants import EARLIEST, LATEST
+from pulse.core.time import EARLIEST, LATEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ends, in_other, is_over, keys_in
 from pulse.operators.inversion.needs import positions

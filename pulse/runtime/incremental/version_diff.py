@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
-from pulse.core.instants import LATEST, ceil_microsecond, floor_microsecond
+from pulse.core.instants import ceil_microsecond, floor_microsecond
 from pulse.core.regions import Regions
-from pulse.core.time import parse_instant
+from pulse.core.time import LATEST, parse_instant
 from pulse.operators.data.relation import Relation
 from pulse.operators.node import Node, PlanError
 from pulse.operators.output.diff import change_schema, difference

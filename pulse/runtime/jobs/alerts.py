@@ -24,9 +24,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pulse.core.certainty import CERTAIN, LIKELY, NAMES, POSSIBLE
-from pulse.core.instants import EARLIEST
 from pulse.core.segment.columns import row_ranges
-from pulse.core.time import format_instant
+from pulse.core.time import EARLIEST, format_instant
 
 PREDICTED, MOVED, CAME_TRUE, WITHDRAWN, HOLDS = "predicted", "moved", "came true", "withdrawn", "holds"
 UNCONFIRMED, MAY_HOLD = "unconfirmed", "may hold"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.instants import LATEST
+from pulse.core.time import LATEST
 from pulse.kernels.validate import key_state
 from pulse.operators.relational.scan import scans
 from pulse.runtime.jobs.alerts import Key, Party, Seen

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.expression import Constant
-from pulse.core.instants import LATEST
+from pulse.core.time import LATEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, begins, ending_after, keys_in
 from pulse.operators.node import Node

@@ -27,8 +27,9 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT, LIKELY, UNBOUNDED
 from pulse.core.expression import TRUE, Arithmetic, Expression, Function, columns_of, walk
-from pulse.core.instants import LATEST, nearest_microsecond
+from pulse.core.instants import nearest_microsecond
 from pulse.core.keys import key_ranks
+from pulse.core.time import LATEST
 from pulse.kernels.instants import GRAIN
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import is_over

@@ -21,10 +21,9 @@ import pyarrow.dataset as ds
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.keys import key_texts
 from pulse.core.regions import Regions
-from pulse.core.time import LIMIT
+from pulse.core.time import EARLIEST, LATEST, LIMIT
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.api import Refitted, refit
 from pulse.operators.units.key_ends import Drops

@@ -25,9 +25,9 @@ import pyarrow.dataset as ds
 
 from pulse.core import StreamSchema, format_duration, format_instant
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
+from pulse.core.time import EARLIEST, LATEST
 from pulse.operators.data.tuple_columns import values
 from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.errors import HistoryGoneError

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import IntArray
 from pulse.core.decimals import as_doubles
-from pulse.core.instants import EARLIEST, LATEST
+from pulse.core.time import EARLIEST, LATEST
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.descriptions.value_sets import Cut, ValueSet
 

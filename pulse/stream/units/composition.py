@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from pulse.core.instants import LATEST
+from pulse.core.time import LATEST
 
 V = TypeVar("V")
 

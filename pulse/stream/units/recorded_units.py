@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from pulse.core.instants import EARLIEST
 from pulse.core.schema import StreamSchema
+from pulse.core.time import EARLIEST
 from pulse.stream.accents.accents import Accent, AccentError, AlterData, DropAttribute, is_alteration
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog, added_first

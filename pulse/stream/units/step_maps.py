@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.instants import EARLIEST, LATEST
+from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.pieces.step_maps import apply_steps, apply_steps_by_code, steps_in_force
 from pulse.stream.accents.accents import Accent, AccentError, AlterData, DropAttribute
 from pulse.stream.descriptions.description import Description

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pulse
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.regions import Regions
+from pulse.core.time import EARLIEST, LATEST
 from pulse.datasets.taq.codes import RECORD, WITHDRAWN
 from pulse.datasets.taq.corrections import read_corrections
 from pulse.datasets.taq.monthly import TaqMonthly

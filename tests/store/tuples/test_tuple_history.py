@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulse
-from pulse.core.instants import EARLIEST, LATEST
 from pulse.core.regions import Regions
+from pulse.core.time import EARLIEST, LATEST
 from pulse.store.errors import HistoryGoneError, SourceChangedError
 from pulse.store.model import Model
 from pulse.store.tuples.tuple_history import TupleHistory
