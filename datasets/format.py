@@ -96,9 +96,11 @@ class Format(ABC):
         for table, sieve in self.sifted(unit, names):
             yield from rebatch(sieve.split(table, tally, aside), batch_rows)
 
-    @abstractmethod
     def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
-        """Read the unit's rows in file order, table by table, with those to remove."""
+        """Read the unit's rows in file order, table by table, with those to remove: for formats without their own batches."""
+        raise NotImplementedError(
+            f"format {type(self).__name__}: expected a method 'batches' or 'sifted'; write one of them"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ def validators(draw: st.DrawFn) -> ValidatorState:
     known = {
         name: draw(strategy(hint))
         for name, hint in typing.get_type_hints(ValidatorState).items()
-        if name not in ("ids", "whole", "real", "carried")
+        if name not in ("ids", "ints", "floats", "carried")
     }
     return ValidatorState(
         ids={key: i for i, key in enumerate(keys)},
