@@ -228,8 +228,9 @@ def _without_errors(relation: Relation) -> Relation:
 
 
 def _reach(near: Near) -> float:
+    """Return within which distance in the plane a pair may be near."""
     assert isinstance(near.reach, Constant)
-    return abs(float(near.reach.value))
+    return abs(float(near.reach.value)) * near.stretch
 
 
 def _within(near: Near) -> Expression:

@@ -26,7 +26,7 @@ from pulse.core.expression import (
 )
 from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
-from pulse.operators.node import Node
+from pulse.operators.node import Node, transform
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.project import Project
@@ -268,6 +268,15 @@ def test_pairs_that_are_apart_stay_apart(data: st.DataObject, seed: int, average
     for n in range(3):
         after = set(interpret(plan, {"S": one.stored(Shaking(found["S"], seed + n))}))
         assert after <= said
+
+
+def test_pairs_in_a_plane_that_lengthens_distances_may_move_less() -> None:
+    """10 apart, near within 3: in a plane that may double distances they are near within 6, so they may come closer by 4."""
+    one = Stream({"a": [(10, [0.0], [0.0])], "b": [(10, [10.0], [0.0])]})
+    for stretch, free in ((1.0, 7.0), (2.0, 4.0)):
+        plan = transform(near_plan(False), lambda node, by=stretch: node.stretch_pairs(by))
+        bounds = invert(plan, {}, evaluation(plan, {"S": one}).segments)["S"].bounds
+        assert 0.9 * free <= np.hypot(bounds["x"].sum(), bounds["y"].sum()) <= free
 
 
 def test_shares_of_the_figures_in_the_text() -> None:
