@@ -34,6 +34,7 @@ from pulse.core.expression import (
     transform,
     walk,
 )
+from pulse.operators.functions.registry import SCALARS
 
 X, Y, K = Column("S.x"), Column("S.y"), Column("S.k")
 
@@ -44,8 +45,8 @@ leaves = st.one_of(
 
 
 def _functions(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
-    return st.sampled_from((("abs", 1), ("sqrt", 1), ("distance", 4))).flatmap(
-        lambda one: st.tuples(*[parts] * one[1]).map(lambda arguments: Function(one[0], arguments))
+    return st.sampled_from(list(SCALARS.values())).flatmap(
+        lambda one: st.tuples(*[parts] * one.arity).map(lambda arguments: Function(one.name, arguments))
     )
 
 

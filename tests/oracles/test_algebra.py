@@ -445,6 +445,7 @@ def test_the_diagram_is_about_something() -> None:
     """Of the streams tried, many must reach their end, hold accents and pass them."""
     counts = {"reached": 0, "altered": 0, "held": 0}
 
+    @settings(max_examples=300, phases=[Phase.generate])  # enough to tell a third from a quarter
     @given(elements=interleaved(TWO))
     def look(elements: Tagged) -> None:
         query = Node(Union(), A, B)
@@ -455,4 +456,4 @@ def test_the_diagram_is_about_something() -> None:
 
     look()
     assert counts["altered"] * 20 > counts["reached"]
-    assert counts["held"] * 8 > counts["reached"]  # about a third of them, over many examples
+    assert counts["held"] * 4 > counts["reached"]
