@@ -14,7 +14,7 @@ Layers, each importing strictly lower ones::
         |                |                               |
     ais.any -------------+                      ticks  objects  vessels  sensors
         |                                                |
-    ais.danish  ais.marinecadastre  ais.parquet        knobs   rows
+    ais.text                        ais.parquet        knobs   rows
         |                                |
     ais.common    taq.daily  taq.wrds    |
         |                |               |

@@ -127,14 +127,14 @@ def sifted(
 
 def kind_column(names: list[str], where: str) -> str:
     """Return the column of kinds; an exact name takes precedence."""
-    for name in KIND_COLUMNS:
-        if name in names:
-            return name
-    for name in KIND_COLUMNS:
-        for own in names:
-            if own.casefold() == name:
-                return own
-    raise DatasetError(f"{where}: expected a column 'kind' of +I, -U, +U, -D; there are: {', '.join(names)}")
+    found = [
+        own for fold in (str, str.casefold) for name in KIND_COLUMNS for own in names if fold(own) == name
+    ]
+    if not found:
+        raise DatasetError(
+            f"{where}: expected a column 'kind' of +I, -U, +U, -D; there are: {', '.join(names)}"
+        )
+    return found[0]
 
 
 def kinds_of(column: pa.ChunkedArray) -> pa.Array:

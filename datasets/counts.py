@@ -37,13 +37,7 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Accumulate ``other`` into this."""
-        total = self + other
-        self.rows, self.kept, self.removed, self.remarked = (
-            total.rows,
-            total.kept,
-            total.removed,
-            total.remarked,
-        )
+        vars(self).update(vars(self + other))
 
     def summary(self) -> str:
         """Return a one-line summary."""

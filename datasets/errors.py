@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -48,6 +49,13 @@ class ProjectionError(DatasetError):
 
 class OutputError(DatasetError, OSError):
     """Generated rows cannot be written."""
+
+
+def unknown_name(what: str, name: str, available: Collection[str]) -> UnknownFormatError:
+    """Build the error for a format, reader or option that does not exist; suggest the nearest name."""
+    near = difflib.get_close_matches(name, available, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return UnknownFormatError(f"{what}: there is no '{name}'; {hint}There are: {', '.join(available)}")
 
 
 @contextmanager

@@ -32,12 +32,7 @@ class Unread(NamedTuple):
     reason: str
 
 
-def arrow_json(path: str | Path, options: pyarrow.json.ParseOptions | None = None) -> pa.Table:
-    """Read a file like :func:`arrow_json_of`."""
-    return arrow_json_of(Path(path).read_bytes(), options)
-
-
-def arrow_json_of(data: bytes, options: pyarrow.json.ParseOptions | None = None) -> pa.Table:
+def arrow_json(data: bytes, options: pyarrow.json.ParseOptions | None = None) -> pa.Table:
     """Parse lines with Arrow; raise ``ArrowInvalid`` where it fails, and where a line is null (a tombstone of a topic).
 
     Arrow 26 crashes the process if its first line is null.
@@ -50,8 +45,9 @@ def arrow_json_of(data: bytes, options: pyarrow.json.ParseOptions | None = None)
 def read_json_lines(path: str) -> tuple[pa.Table, list[Unread]]:
     """Return the rows of a file, and the rejected lines, with their numbers from 1."""
     try:
-        Path(path).read_bytes().decode()  # Arrow passes on names and texts that are not UTF-8
-        return arrow_json(path), []
+        data = Path(path).read_bytes()
+        data.decode()  # Arrow passes on names and texts that are not UTF-8
+        return arrow_json(data), []
     except (pa.ArrowInvalid, UnicodeDecodeError) as whole:
         rows, wrong = _parsed(path)
         wrong |= _of_another_kind(rows)

@@ -71,7 +71,6 @@ class PlainCsv(TextFormat):
 
     @property
     def separator(self) -> str:
-        """Return the character between two fields."""
         return self.separated_by
 
     def layout(self, path: str) -> Layout:
@@ -79,7 +78,6 @@ class PlainCsv(TextFormat):
         return replace(super().layout(path), missing=self.missing)
 
     def statements(self) -> list[str]:
-        """Describe the only conversion."""
         return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
 
     def prepare(self, paths: Paths) -> PlainCsv:
@@ -99,12 +97,10 @@ class PlainCsv(TextFormat):
         return replace(self, types=tuple(sorted({**found, **dict(self.types)}.items())))
 
     def schema(self, path: str) -> pa.Schema:
-        """Return the header's columns and their types."""
         types = self._types(self.layout(path))
         return pa.schema([(name, TIME if name == self.time else type_) for name, type_ in types.items()])
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
-        """Estimate the columns' share of the file's size."""
         return bytes_of_columns(self.layout(path), columns)
 
     def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
@@ -203,9 +199,8 @@ def _guess(layout: Layout, key: Sequence[str]) -> dict[str, pa.DataType]:
     if head is None:
         return {}
     data = to_utf8(head.data, layout.encoding, layout.path)
-    parse_block(
-        head, layout, dict.fromkeys(layout_names(layout)[:1], pa.binary())
-    )  # checks that every line is a row
+    # Check that every line is a row.
+    parse_block(head, layout, dict.fromkeys(layout_names(layout)[:1], pa.binary()))
     with readable(layout.path):
         table = arrow_csv(data, layout, check_utf8=False)
     if table.num_rows == 0:

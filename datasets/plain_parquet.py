@@ -80,9 +80,7 @@ def read_row_group(
                 values = batch.column(name)
                 # Arrow reads texts that are not UTF-8. A dictionary is small compared with its column.
                 (values.dictionary if pa.types.is_dictionary(values.type) else values).validate(full=True)
-            if (
-                batch.num_rows
-            ):  # drops the declared nullability, which is irrelevant and differs from file to file
+            if batch.num_rows:  # drop the declared nullability, which is irrelevant and differs among files
                 yield pa.RecordBatch.from_arrays([batch.column(name) for name in columns], list(columns))
     if unit.rows is not None and seen != unit.rows:
         raise UnreadableError(
@@ -110,21 +108,17 @@ class PlainParquet(Format):
         check_time_unit(self.time_unit)
 
     def statements(self) -> list[str]:
-        """Describe the only conversion."""
         return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
 
     def units(self, paths: Paths) -> list[Unit]:
-        """Return one unit per row group."""
         return row_groups(self.files(paths))
 
     def schema(self, path: str) -> pa.Schema:
-        """Return the file's columns with their output types."""
         with open_parquet(path) as file, readable(path):
             fields = [self._field(field) for field in file.schema_arrow]
         return pa.schema(fields)
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
-        """Return the compressed size of the columns, from the row groups' metadata."""
         with open_parquet(path) as file, readable(path):
             about, names = file.metadata, set(columns)
             own = [i for i in range(about.num_columns) if about.schema.column(i).path.split(".")[0] in names]

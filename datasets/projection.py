@@ -171,16 +171,13 @@ def _widest_gap(lon: FloatArray) -> float:
 
 def choose(extent: Extent) -> Projection:
     """Return the projection with the least distortion over the extent."""
-    best: Projection | None = None
-    for definition in _candidates(extent):
-        found = _balanced(definition, extent)
-        if found is not None and (best is None or found.distortion < best.distortion):
-            best = found
-    if best is None:
+    found = [_balanced(definition, extent) for definition in _candidates(extent)]
+    usable = [one for one in found if one is not None]
+    if not usable:
         raise ProjectionError(
             f"projection: none suits the extent {tuple(extent)}; give projection= as PROJ writes it"
         )
-    return best
+    return min(usable, key=lambda one: one.distortion)
 
 
 def given(crs: str, extent: Extent) -> Projection:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from pathlib import Path
 from typing import Any
 
 from pulse.datasets.ais.any import Ais, ais_kind
-from pulse.datasets.errors import DatasetError, UnknownFormatError, readable
+from pulse.datasets.errors import DatasetError, readable, unknown_name
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet, open_parquet
@@ -34,11 +33,11 @@ def get_format(name: str, **options: Any) -> Format:
     """
     kind = FORMATS.get(name)
     if kind is None:
-        raise UnknownFormatError(_not_there("format", str(name), FORMATS))
-    known = [field.name for field in dataclasses.fields(kind)]
+        raise unknown_name("format", str(name), sorted(FORMATS))
+    known = sorted(field.name for field in dataclasses.fields(kind))
     for option in options:
         if option not in known:
-            raise UnknownFormatError(_not_there(f"option of the format {name}", option, known))
+            raise unknown_name(f"option of the format {name}", option, known)
     return kind(**options)
 
 
@@ -74,9 +73,3 @@ def detect(path: str) -> str:
 def _parquet(path: str) -> str:
     with open_parquet(path) as file, readable(path):
         return TaqParquet.name if are_trades(file.schema_arrow) else PlainParquet.name
-
-
-def _not_there(what: str, name: str, available: Any) -> str:
-    near = difflib.get_close_matches(name, list(available), n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"{what}: there is no '{name}'; {hint}There are: {', '.join(sorted(available))}"

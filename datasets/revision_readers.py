@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-
 from pulse.core.schema import StreamSchema
 from pulse.datasets.arrivals import ARRIVAL, LATE, read_arrivals, read_late
 from pulse.datasets.changelog import KIND_COLUMNS, read_changelog_files
 from pulse.datasets.debezium import read_debezium
-from pulse.datasets.errors import DatasetError, UnknownFormatError
+from pulse.datasets.errors import DatasetError, unknown_name
 from pulse.datasets.format import Format, TextFormat
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, open_parquet
 from pulse.datasets.projection import Projection
@@ -54,9 +52,7 @@ def read_revisions(
         return read_arrivals(paths, schema, arrival=known or ARRIVAL, projection=projection)
     if reader == "late":
         return read_late(paths, schema, known=known)
-    near = difflib.get_close_matches(reader, READERS, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    raise UnknownFormatError(f"reader: there is no '{reader}'; {hint}There are: {', '.join(READERS)}")
+    raise unknown_name("reader", reader, READERS)
 
 
 def detect_reader(paths: Paths) -> str:

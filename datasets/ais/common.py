@@ -18,16 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.errors import unknown_column
 from pulse.core.plane import Plane
 from pulse.datasets.counts import Sieve
-from pulse.datasets.csv_parse import KEY_TEXT, layout_names, parse_block
+from pulse.datasets.csv_parse import KEY_TEXT
 from pulse.datasets.errors import ProjectionError, UnknownFormatError
-from pulse.datasets.format import Format, TextFormat, pick
-from pulse.datasets.plain_csv import bytes_of_columns, place_in
+from pulse.datasets.format import Format, pick
 from pulse.datasets.projection import Projection, choose, extent_of, given
-from pulse.datasets.text_blocks import Layout
-from pulse.datasets.time_columns import TIME, reject_nulls
+from pulse.datasets.time_columns import TIME
 from pulse.datasets.units import Paths, Unit
 
 # Numeric columns, and the value from which on they mean "not available".
@@ -65,7 +62,6 @@ class AisFormat(Format):
             )
 
     def statements(self) -> list[str]:
-        """Describe the projection, the filters and the codes."""
         notes = [
             "t: UTC, without a zone",
             f"x, y: metres, {self.projection or 'in a projection yet to be chosen'}",
@@ -76,7 +72,6 @@ class AisFormat(Format):
         return notes
 
     def plane(self) -> Plane | None:
-        """Return the plane of the projection, once it is chosen."""
         return self.projection.plane() if isinstance(self.projection, Projection) else None
 
     def prepare(self, paths: Paths) -> AisFormat:
@@ -182,45 +177,6 @@ class AisFormat(Format):
         kept = sieve.kept()
         sieve.remark(self.projection.outside(lat[kept], lon[kept]), "outside the projection's extent")
         return table
-
-
-@dataclass(frozen=True, kw_only=True)
-class AisText(AisFormat, TextFormat):
-    """AIS as text with a header."""
-
-    aliases: ClassVar[Mapping[str, str]]  # header name in small letters to offered name
-    time_formats: ClassVar[tuple[str, ...]] = ()
-
-    def names(self, path: str) -> dict[str, str]:
-        """Map names by the header, in any case."""
-        return self._names(self.layout(path))
-
-    def _names(self, layout: Layout) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for name in layout_names(layout):
-            offered = self.aliases.get(name.casefold(), snake(name))
-            if offered not in PROJECTED:
-                found.setdefault(offered, name)
-        for needed in ("mmsi", "t", "lat", "lon"):
-            if needed not in found:
-                usual = next(source for source, name in self.aliases.items() if name == needed)
-                raise unknown_column(usual, layout.names, f"{layout.path} (read as {self.name})")
-        return found
-
-    def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
-        """Estimate the share of the columns that these are computed from."""
-        return bytes_of_columns(self.layout(path), self.sources_of(path, columns))
-
-    def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
-        """Parse the unit block by block."""
-        layout = self.layout(unit.path)
-        found = self._names(layout)
-        types = {found[name]: pa.timestamp("us") if name == "t" else column_type(name) for name in columns}
-        for block in self.blocks(unit, layout):
-            table = parse_block(block, layout, types, self.time_formats).rename_columns(columns)
-            if "t" in columns:
-                reject_nulls(table.column("t"), place_in(block, unit.path, found["t"]))
-            yield table
 
 
 def column_type(name: str) -> pa.DataType:

@@ -44,17 +44,14 @@ class AisParquet(AisFormat):
         check_time_unit(self.time_unit)
 
     def units(self, paths: Paths) -> list[Unit]:
-        """Return one unit per row group."""
         return row_groups(self.files(paths))
 
     def names(self, path: str) -> dict[str, str]:
-        """Map names by the file's schema, in any case."""
         with open_parquet(path) as file, readable(path):
             columns = file.schema_arrow.names
         return usual_names(columns, path)
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
-        """Return the compressed size of the columns that these are computed from."""
         return PlainParquet().bytes_of(path, self.sources_of(path, columns))
 
     def other_fields(self, path: str, names: list[str]) -> list[Any]:
@@ -63,7 +60,6 @@ class AisParquet(AisFormat):
         return [(name, pa.float64() if name in NUMBERS else schema.field(found[name]).type) for name in names]
 
     def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
-        """Read batch by batch, numbers as doubles."""
         found = self.names(unit.path)
         row = 0
         for batch in read_row_group(unit, [found[name] for name in columns], _BATCH_ROWS):

@@ -63,17 +63,17 @@ NOT_GOING_PRICES: Mapping[str, str] = {
 }
 GOOD_CORRECTIONS = (0, 1)
 
-# Offered column: (type, type when read from text).
-COLUMNS: Mapping[str, tuple[pa.DataType, pa.DataType]] = {
-    "symbol": (KEY_TEXT, KEY_TEXT),
-    "t": (TIME, pa.string()),
-    "price": (pa.float64(), pa.float64()),
-    "size": (pa.float64(), pa.float64()),
-    "exchange": (KEY_TEXT, KEY_TEXT),
-    "cond": (KEY_TEXT, KEY_TEXT),
-    "corr": (pa.int16(), pa.int16()),
-    "g127": (KEY_TEXT, KEY_TEXT),
-    "sequence": (pa.int64(), pa.int64()),
+# Offered columns.
+COLUMNS: Mapping[str, pa.DataType] = {
+    "symbol": KEY_TEXT,
+    "t": TIME,
+    "price": pa.float64(),
+    "size": pa.float64(),
+    "exchange": KEY_TEXT,
+    "cond": KEY_TEXT,
+    "corr": pa.int16(),
+    "g127": KEY_TEXT,
+    "sequence": pa.int64(),
 }
 
 
@@ -84,6 +84,7 @@ class TaqFormat(TextFormat):
     truths: ClassVar[Mapping[str, str]] = {"price": "step"}
     set_aside: ClassVar[frozenset[str]] = frozenset({RECORD})
     sources: ClassVar[Mapping[str, str]]  # offered column to the header's name, in lower case
+    time_columns: ClassVar[tuple[str, ...]]  # those that hold the time, in lower case
 
     key: tuple[str, ...] = ("symbol",)
     time: str | None = "t"
@@ -107,7 +108,6 @@ class TaqFormat(TextFormat):
             )
 
     def statements(self) -> list[str]:
-        """Describe the filters and the clock."""
         notes = [f"t: New York time{f' brought to {self.tz}' if self.tz else ', as it is'}, without a zone"]
         notes.append("t: digits below the microsecond floored")
         if self.corrections is not None:
@@ -121,17 +121,14 @@ class TaqFormat(TextFormat):
         return notes
 
     def schema(self, path: str) -> pa.Schema:
-        """Return the columns of trades that the file has."""
         found = self._found(self.layout(path))
-        return pa.schema(
-            [(name, type_) for name, (type_, _) in COLUMNS.items() if name in found or name == "t"]
-        )
+        return pa.schema([(name, type_) for name, type_ in COLUMNS.items() if name in found or name == "t"])
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
         """Estimate the share of the columns; of ``t`` those that hold date and time."""
         layout = self.layout(path)
         found = self._found(layout)
-        names = [one for name in columns for one in (self._time_columns() if name == "t" else (name,))]
+        names = [one for name in columns for one in (self.time_columns if name == "t" else (name,))]
         return bytes_of_columns(layout, [found[name] for name in dict.fromkeys(names) if name in found])
 
     def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
@@ -151,11 +148,7 @@ class TaqFormat(TextFormat):
 
     @abstractmethod
     def _times(self, table: pa.Table, layout: Layout, place: Place) -> pa.Array:
-        """Return New York times of the rows, from the columns that :meth:`_time_columns` names."""
-
-    @abstractmethod
-    def _time_columns(self) -> tuple[str, ...]:
-        """Return the columns, in lower case, that hold the time."""
+        """Return New York times of the rows, from the columns that :attr:`time_columns` names."""
 
     def _body(self, block: Block) -> Block:
         """Return the lines of a block that are rows."""
@@ -164,9 +157,9 @@ class TaqFormat(TextFormat):
     def _found(self, layout: Layout) -> dict[str, str]:
         """Map each offered column, and those of the time, to its name in the header."""
         by_fold = {name.casefold(): name for name in layout.names}
-        wanted = {**self.sources, **{name: name for name in self._time_columns()}}
+        wanted = {**self.sources, **{name: name for name in self.time_columns}}
         found = {name: by_fold[source] for name, source in wanted.items() if source in by_fold}
-        for name in ("symbol", *self._time_columns(), "price"):
+        for name in ("symbol", *self.time_columns, "price"):
             if name not in found:
                 raise unknown_column(
                     wanted[name].upper(), layout.names, f"{layout.path} (read as {self.name})"
@@ -175,7 +168,7 @@ class TaqFormat(TextFormat):
 
     def _needed(self, names: list[str], found: dict[str, str], layout: Layout) -> list[str]:
         needed = [name for name in names if name != "t"]
-        needed += self._time_columns() if "t" in names else ()
+        needed += self.time_columns if "t" in names else ()
         needed += ["price"] if self.positive_price else []
         for name, wanted in (("corr", self.corrections is not None), ("cond", bool(self.drop_conditions))):
             if wanted and name not in found:
@@ -188,9 +181,8 @@ class TaqFormat(TextFormat):
         return list(dict.fromkeys(needed))
 
     def _read(self, block: Block, layout: Layout, needed: list[str], found: dict[str, str]) -> pa.Table:
-        types = {found[name]: COLUMNS[name][1] if name in COLUMNS else pa.string() for name in needed}
-        table = parse_block(block, layout, types)
-        return table.rename_columns(needed)
+        types = {found[name]: COLUMNS.get(name, pa.string()) for name in needed}
+        return parse_block(block, layout, types).rename_columns(needed)
 
     def _sieve(self, table: pa.Table) -> Sieve:
         sieve = Sieve(table.num_rows)

@@ -101,7 +101,7 @@ def split_corrections(table: pa.Table, schema: StreamSchema) -> Corrections:
     times = table.column(schema.time).combine_chunks().cast(pa.timestamp("us")).view(pa.int64()).to_numpy()
     trades = _Trades(table, schema, codes, times)
     deleted = [trades.pair(CANCELLED, CANCEL), trades.pair(ERRONEOUS, ERROR)]
-    gone, by = (np.concatenate([pairs[side] for pairs in deleted]) for side in (0, 1))
+    gone, by = (np.concatenate(side) for side in zip(*deleted, strict=True))
     right, first = trades.pair_corrected()
     source = np.arange(len(codes))
     source[right] = first  # the values first reported of a trade that was corrected
@@ -159,10 +159,8 @@ class _Trades:
                 np.setdiff1d(rows, taken) for rows, taken in zip((trades, records), found[-1], strict=True)
             )
         found.append(self._pairs(trades, records, where, single=True))
-        return (
-            np.concatenate([pairs[0] for pairs in found]),
-            np.concatenate([pairs[1] for pairs in found]),
-        )
+        traded, recorded = (np.concatenate(side) for side in zip(*found, strict=True))
+        return traded, recorded
 
     def _pairs(
         self, trades: IntArray, records: IntArray, by: Sequence[str], *, single: bool = False

@@ -47,6 +47,8 @@ class TaqDaily(TaqFormat):
         "sequence": "sequence number",
     }
 
+    time_columns = ("time",)
+
     date: str | None = None
 
     def __post_init__(self) -> None:
@@ -65,9 +67,6 @@ class TaqDaily(TaqFormat):
                 "date='20240531' (--read date=20240531)"
             )
         return day
-
-    def _time_columns(self) -> tuple[str, ...]:
-        return ("time",)
 
     def _body(self, block: Block) -> Block:
         """Remove the trailer, which can only be at the end of a block."""

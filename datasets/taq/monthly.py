@@ -45,9 +45,7 @@ class TaqMonthly(TaqFormat):
         "cond": "cond",
         "exchange": "ex",
     }
-
-    def _time_columns(self) -> tuple[str, ...]:
-        return ("date", "time")
+    time_columns = ("date", "time")
 
     def _times(self, table: pa.Table, layout: Layout, place: Place) -> pa.Array:
         days = table.column("date").combine_chunks().dictionary_encode()

@@ -81,7 +81,6 @@ class TaqParquet(PlainParquet):
         return replace(self, key=self.key or key, time=self.time or time)
 
     def statements(self) -> list[str]:
-        """Describe the additional filter."""
         return [*super().statements(), f"removed, and set aside: {RECORD}"]
 
     def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:

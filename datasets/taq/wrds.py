@@ -35,9 +35,7 @@ class TaqWrds(TaqMonthly):
         "corr": "tr_corr",
         "sequence": "tr_seqnum",
     }
-
-    def _time_columns(self) -> tuple[str, ...]:
-        return ("date", CLOCK)
+    time_columns = ("date", CLOCK)
 
     def _times(self, table: pa.Table, layout: Layout, place: Place) -> pa.Array:
         return super()._times(table.append_column("time", table.column(CLOCK)), layout, place)

@@ -189,7 +189,7 @@ def test_json_lines_that_do_not_read_are_kept_aside(write: Write) -> None:
     assert got.aside.column("price").to_pylist() == [25.0, 23.0, 24.0, 26.0, *[None] * 8]
     lines = [int(reason.partition("line ")[2].partition(":")[0]) for reason in reasons]
     assert lines == [9, 10, 14, 15, *(2, 3, 7, 9, 10, 12, 14, 15)]
-    for said in (
+    for reported in (
         "malformed: line 2: not JSON: {",
         "malformed: line 3: 'price': expected a number, got \"cheap\"",
         "malformed: line 7: expected a JSON object, got [1, 2]",
@@ -197,7 +197,7 @@ def test_json_lines_that_do_not_read_are_kept_aside(write: Write) -> None:
         "malformed: line 9: 'lots': expected a number, got {",
         "malformed: expected the old value (-U) of this +U in the row before it, got line 15: not JSON",
     ):
-        assert any(reason.startswith(said) for reason in reasons), said
+        assert any(reason.startswith(reported) for reason in reasons), reported
     assert detect_reader(path) == "changelog"
     with pytest.raises(
         DatasetError, match=r"b\.jsonl: no line reads as a JSON object; malformed: line 1: not JSON"

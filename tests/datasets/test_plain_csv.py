@@ -147,11 +147,11 @@ def test_any_bytes_read_or_are_a_pulse_error(data: bytes, tmp_path_factory: pyte
     path = tmp_path_factory.getbasetemp() / "fuzz-bytes.csv"
     path.write_bytes(b"id,t,v\n1,2024-01-01,2\n" + data)
     try:
-        said = f"fuzz-bytes.csv holds {table_of(CSV, path, ['id', 't', 'v']).num_rows} rows"
+        reported = f"fuzz-bytes.csv holds {table_of(CSV, path, ['id', 't', 'v']).num_rows} rows"
     except PulseError as e:
-        said = str(e)
-    assert "fuzz-bytes.csv" in said
-    assert "holds 0 rows" not in said
+        reported = str(e)
+    assert "fuzz-bytes.csv" in reported
+    assert "holds 0 rows" not in reported
 
 
 def test_keys_that_begin_with_zeros_are_codes(write: Write, read: Read) -> None:
@@ -162,7 +162,7 @@ def test_keys_that_begin_with_zeros_are_codes(write: Write, read: Read) -> None:
     assert read(CSV.prepare(path), path, ["id", "v"]) == [{"id": 0, "v": 1.0}, {"id": -7, "v": 2.0}]
 
 
-def test_what_stands_for_no_value_can_be_said(write: Write, read: Read) -> None:
+def test_what_stands_for_no_value_can_be_reported(write: Write, read: Read) -> None:
     path = write("a.csv", "id,t,v\n-,2024-01-01,1\nb,2024-01-02,-\nc,2024-01-03,M\nd,2024-01-04,NA\n")
     fmt = replace(CSV, missing=("-", "M")).prepare(path)
     assert read(fmt, path, ["id", "v"]) == [

@@ -30,11 +30,11 @@ Write = Callable[[str, str | bytes], str]
         ("a.csv.gz", gzip.compress(b"id,t,v\n1,2,3\n", mtime=0), "csv"),
     ],
 )
-def test_text_is_told_by_its_header(write: Write, name: str, text: str | bytes, expected: str) -> None:
+def test_text_is_reported_by_its_header(write: Write, name: str, text: str | bytes, expected: str) -> None:
     assert detect(write(name, text)) == expected
 
 
-def test_parquet_is_told_by_its_name_or_its_first_bytes(tmp_path: Path) -> None:
+def test_parquet_is_reported_by_its_name_or_its_first_bytes(tmp_path: Path) -> None:
     for name in ("a.parquet", "no_ending"):
         pq.write_table(pa.table({"a": [1]}), tmp_path / name)
         assert detect(str(tmp_path / name)) == "parquet"

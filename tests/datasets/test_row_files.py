@@ -101,7 +101,9 @@ def test_a_changelog_says_what_its_lines_say(
 
 
 @pytest.mark.parametrize(("name", "written"), [("log.csv", as_csv), ("log.jsonl", as_json)])
-def test_what_lies_between_two_halves_is_said(write: Write, name: str, written: Callable[..., bytes]) -> None:
+def test_what_lies_between_two_halves_is_reported(
+    write: Write, name: str, written: Callable[..., bytes]
+) -> None:
     items = [row("+I"), row("-U"), (EMPTY,), (GARBAGE,), row("+U", "2.5"), row("-U"), (EMPTY,), row("+U")]
     got = read_changelog_files(write(name, written(items)), SCHEMA)
     assert got.revisions.table.column("kind").to_pylist() == ["+I", "-U", "+U"]
@@ -150,8 +152,8 @@ def test_parquet_comes_as_it_is(tmp_path: Path) -> None:
 )
 def test_tombstones_among_json_lines(write: Write, lines: list[str]) -> None:
     """A null in place of an object, as topics hold them after deletions; Arrow would end the process."""
-    said = iter([row("+I"), row("-D")])
-    text = "\n".join(as_json([next(said)]).decode().strip() if line == "{}" else line for line in lines)
+    reported = iter([row("+I"), row("-D")])
+    text = "\n".join(as_json([next(reported)]).decode().strip() if line == "{}" else line for line in lines)
     got = read_changelog_files(write("log.jsonl", text), SCHEMA)
     kinds = ["+I", "-D"][: lines.count("{}")]
     assert got.revisions.table.column("kind").to_pylist() == kinds

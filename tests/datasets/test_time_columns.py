@@ -72,14 +72,14 @@ def test_microseconds_written_as_fractions_are_those_that_were_written(unit: str
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reported"),
     [
         ("1714564800000", "time_unit= .--read time_unit=ms."),
         ("31.12.2024", "time_format= .--read time_format="),
     ],
 )
-def test_a_text_that_is_no_time_says_what_to_do(text: str, said: str) -> None:
-    with pytest.raises(ValueParseError, match=said):
+def test_a_text_that_is_no_time_says_what_to_do(text: str, reported: str) -> None:
+    with pytest.raises(ValueParseError, match=reported):
         to_time(pa.array([text]), place)
 
 

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from pulse.core.errors import ColumnTypeError, PulseError, UnknownColumnError
 from pulse.datasets.ais.any import Ais
-from pulse.datasets.ais.danish import AisDanish
-from pulse.datasets.ais.marinecadastre import AisMarineCadastre
 from pulse.datasets.ais.parquet import AisParquet
+from pulse.datasets.ais.text import AisDanish, AisMarineCadastre
 from pulse.datasets.counts import Counts
 from pulse.datasets.errors import (
     DatasetError,

@@ -169,7 +169,7 @@ def test_vessels_report_as_ais_does() -> None:
     assert 5 < np.median(moving) < 11
     assert np.percentile(moving, 1) > 1.0
     assert np.median(idle) == pytest.approx(180, abs=2)
-    assert longest > 500  # unheard for ten minutes
+    assert longest > 500  # unseen for ten minutes
     assert table["id"].to_numpy().min() >= FIRST_ID
 
 
@@ -238,7 +238,7 @@ def test_weather_is_common_noise_is_not_and_dropouts_are_hours() -> None:
     there, all_hours = set(hours.astype(int).tolist()), int(hours[-1]) + 1
     assert 1 - len(there) / all_hours == pytest.approx(0.2, abs=0.04)
     full = np.bincount(hours.astype(int))[:-1]
-    assert full[full > 0].min() >= 11  # an hour is heard as a whole, or not at all
+    assert full[full > 0].min() >= 11  # an hour is received as a whole, or not at all
     until, known = readings(table, "s003")[0][-1], readings(table, "s003")[1]
     assert set(temp[hours < until].tolist()) <= set(known.tolist())
 

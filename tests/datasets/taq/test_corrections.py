@@ -34,7 +34,7 @@ def trades(*rows: tuple[Any, ...]) -> pa.Table:
     )
 
 
-def said(table: pa.Table) -> list[tuple[Any, ...]]:
+def reported(table: pa.Table) -> list[tuple[Any, ...]]:
     """Kind, known and time in seconds, price."""
     seconds = [
         [None if v is None else v // 1_000_000 for v in table.column(name).cast(pa.int64()).to_pylist()]
@@ -53,20 +53,20 @@ def prices(table: pa.Table | None) -> list[tuple[int, float]]:
 
 def test_a_cancel_record_deletes_its_trade() -> None:
     got = split_corrections(trades((1, 10, 100, 0), (2, 11, 50, 8), (3, 12, 50, 0), (9, 11, 50, 10)), SCHEMA)
-    assert said(got.revisions.table) == [("-D", 9, 2, 11.0)]
+    assert reported(got.revisions.table) == [("-D", 9, 2, 11.0)]
     assert prices(got.tuples) == [(1, 10.0), (2, 11.0), (3, 12.0)]
     assert got.aside.num_rows == 0
 
 
 def test_an_error_record_deletes_its_trade() -> None:
     got = split_corrections(trades((2, 11, 50, 7), (9, 11, 50, 11)), SCHEMA)
-    assert said(got.revisions.table) == [("-D", 9, 2, 11.0)]
+    assert reported(got.revisions.table) == [("-D", 9, 2, 11.0)]
 
 
 def test_a_correction_shows_what_was_first_reported() -> None:
     got = split_corrections(trades((1, 10, 100, 0), (2, 11.5, 50, 1), (9, 115, 50, 12)), SCHEMA)
     assert prices(got.tuples) == [(1, 10.0), (2, 115.0)]
-    assert said(got.revisions.table) == [("-U", 9, 2, 115.0), ("+U", 9, 2, 11.5)]
+    assert reported(got.revisions.table) == [("-U", 9, 2, 115.0), ("+U", 9, 2, 11.5)]
 
 
 def test_a_correction_of_size_and_price_is_found_where_only_one_may_be_meant() -> None:
@@ -80,7 +80,7 @@ def test_a_correction_of_size_and_price_is_found_where_only_one_may_be_meant() -
 def test_exchange_and_size_tell_trades_apart() -> None:
     table = trades((1, 11, 50, 8, "P"), (2, 11, 50, 8, "N"), (3, 11, 60, 8, "N"), (9, 11, 50, 10, "N"))
     got = split_corrections(table, SCHEMA)
-    assert said(got.revisions.table) == [("-D", 9, 2, 11.0)]
+    assert reported(got.revisions.table) == [("-D", 9, 2, 11.0)]
     assert sorted(prices(got.aside)) == [(1, 11.0), (3, 11.0)]
     assert all("has no record of it" in reason for reason in got.aside.column("reason").to_pylist())
 
@@ -88,8 +88,8 @@ def test_exchange_and_size_tell_trades_apart() -> None:
 def test_each_record_takes_one_trade_and_none_of_the_future() -> None:
     table = trades((1, 11, 50, 8), (2, 11, 50, 8), (5, 11, 50, 10), (6, 11, 50, 10), (7, 11, 50, 8))
     got = split_corrections(table, SCHEMA)
-    assert said(got.revisions.table) == [("-D", 5, 1, 11.0), ("-D", 6, 2, 11.0)]
-    assert said(got.aside) == [("-D", None, 7, 11.0)]
+    assert reported(got.revisions.table) == [("-D", 5, 1, 11.0), ("-D", 6, 2, 11.0)]
+    assert reported(got.aside) == [("-D", None, 7, 11.0)]
 
 
 def test_revisions_come_in_the_order_they_were_known() -> None:
@@ -97,7 +97,7 @@ def test_revisions_come_in_the_order_they_were_known() -> None:
         (1, 11, 50, 8), (2, 12, 50, 1), (3, 13, 50, 7), (7, 13, 50, 11), (8, 99, 50, 12), (9, 11, 50, 10)
     )
     got = split_corrections(table, SCHEMA)
-    assert [row[0] for row in said(got.revisions.table)] == ["-D", "-U", "+U", "-D"]
+    assert [row[0] for row in reported(got.revisions.table)] == ["-D", "-U", "+U", "-D"]
     assert (got.revisions.known[1:] >= got.revisions.known[:-1]).all()
 
 
@@ -115,7 +115,7 @@ def test_codes_in_text_and_such_as_are_none(tmp_path: Path) -> None:
     table = trades((1, 11, 50, 0), (2, 12, 50, 0), (3, 13, 50, 0), (9, 12, 50, 0))
     table = table.set_column(4, "corr", pa.array(["x", "08", None, "10"]))
     got = split_corrections(table, SCHEMA)
-    assert said(got.revisions.table) == [("-D", 9, 2, 12.0)]
+    assert reported(got.revisions.table) == [("-D", 9, 2, 12.0)]
     assert prices(got.tuples) == [(1, 11.0), (2, 12.0), (3, 13.0)]
     (reason,) = got.aside.column("reason").to_pylist()
     assert reason.startswith("corr x: expected one of 0, 1, 7")
@@ -182,8 +182,8 @@ def test_names_in_capitals_and_times_in_numbers(tmp_path: Path) -> None:
     table = table.set_column(1, "t", pa.array(seconds)).rename_columns({"corr": "CORR"})
     pq.write_table(table, tmp_path / "a.parquet")
     got = read_corrections(str(tmp_path / "a.parquet"), SCHEMA, time_unit="s")
-    assert said(got.revisions.table) == [("-D", 9, 1, 11.0)]
+    assert reported(got.revisions.table) == [("-D", 9, 1, 11.0)]
     like = TaqParquet(key=("symbol",), time="t", time_unit="s")
-    assert said(read_corrections(str(tmp_path / "a.parquet"), SCHEMA, like=like).revisions.table) == [
+    assert reported(read_corrections(str(tmp_path / "a.parquet"), SCHEMA, like=like).revisions.table) == [
         ("-D", 9, 1, 11.0)
     ]

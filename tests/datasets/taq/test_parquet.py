@@ -58,15 +58,15 @@ def test_records_are_left_out(tmp_path: Path, columns: list[str], batch_rows: in
 
 
 def test_only_trades_with_codes_are_taken_for_such(tmp_path: Path) -> None:
-    def told(table: pa.Table) -> str:
+    def details(table: pa.Table) -> str:
         pq.write_table(table, tmp_path / "a.parquet")
         return detect(str(tmp_path / "a.parquet"))
 
-    assert told(trades()) == "taq-parquet"
-    assert told(trades().rename_columns(["SYMBOL", "T", "PRICE", "SIZE", "CORR"])) == "taq-parquet"
-    assert told(trades(corr=[0.5] * len(CODES))) == "parquet"  # a correlation, say
+    assert details(trades()) == "taq-parquet"
+    assert details(trades().rename_columns(["SYMBOL", "T", "PRICE", "SIZE", "CORR"])) == "taq-parquet"
+    assert details(trades(corr=[0.5] * len(CODES))) == "parquet"  # a correlation, say
     for column in ("corr", "price", "size"):
-        assert told(trades().drop_columns([column])) == "parquet"
+        assert details(trades().drop_columns([column])) == "parquet"
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:

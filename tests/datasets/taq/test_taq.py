@@ -95,7 +95,7 @@ def test_filters_can_be_switched_off(write: Write, read: Read) -> None:
     fmt = TaqMonthly(corrections=None, drop_conditions=None, positive_price=False)
     assert len(read(fmt, write("m.csv", MONTHLY), ["price"], counts)) == 8
     assert counts == Counts(8, 8)
-    assert not any("removed" in said or "kept" in said for said in fmt.statements())
+    assert not any("removed" in reported or "kept" in reported for reported in fmt.statements())
 
 
 def test_new_york_to_utc(write: Write, read: Read) -> None:
