@@ -37,3 +37,9 @@ def tolerance(ref_a, a, ref_b, b):
 def meets(ref_a, a, ref_b, b):
     """Test whether the two instants count as the same: no hole between them."""
     return abs(gap(ref_a, a, ref_b, b)) <= tolerance(ref_a, a, ref_b, b)
+
+
+@device
+def later(ref_a, a, ref_b, b):
+    """Test whether instant b lies after instant a by more than the tolerance."""
+    return gap(ref_a, a, ref_b, b) > tolerance(ref_a, a, ref_b, b)

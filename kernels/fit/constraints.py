@@ -24,6 +24,7 @@ from pulse.kernels.fit.feasible_set import (
     COUNT,
     FITS,
     TUBE,
+    begin,
     clear,
     constrain,
     extreme,
@@ -114,7 +115,7 @@ def start_value(t, v, index, j, a, offset, linear):
     return y + (y1 - y) * (offset / ((t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS))
 
 
-@routine
+@step
 def _follow_line(w, a, x0, y0, x1, y1, lines):
     """Constraints of a ``linear`` truth from (x0, y0) to (x1, y1), both relative to BASE: how far, and the
     side it fails on.
@@ -123,7 +124,7 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
     x, y = x0, y0
     e = _inside(y + base, rel, floor)
     if w[a, COUNT] == 0:
-        constrain(w, a, x, y - e, y + e, lines)
+        begin(w, a, x, y - e, y + e, lines)
     stops = 0
     while x < x1:
         # Two kinks, each perhaps met again by rounding, are all there can be.
@@ -131,10 +132,14 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
         stops += 1
         xe, ye = (x1, y1) if part == 1.0 else (x + part * (x1 - x), y + part * (y1 - y))
         ee = _inside(ye + base, rel, floor)
-        side = constrain(w, a, xe, ye - ee, ye + ee, lines)
-        if side != FITS:  # at an exact tie, which grids of cents make common, the whole bound will do
-            whole = tolerance(ye + base, rel, floor)
-            side = FITS if constrain(w, a, xe, ye - whole, ye + whole, lines) == FITS else side
+        side, width = FITS, ee
+        for _ in range(2):  # at an exact tie, which grids of cents make common, the whole bound will do
+            found = constrain(w, a, xe, ye - width, ye + width, lines)
+            if found == FITS:
+                side = FITS
+                break
+            side = found if side == FITS else side
+            width = tolerance(ye + base, rel, floor)
         if side != FITS:
             ca, cb = extreme(w, a, xe, side)
             sign = 1.0 if side == BELOW else -1.0  # room left at both ends of this stretch
@@ -276,7 +281,7 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
     return reached
 
 
-@routine
+@step
 def reach(t, v, index, flag, w, j, offset, lines, longest):
     """Extend a segment from ``offset`` seconds into interval ``j``: ``(end, cut)``.
 
@@ -319,7 +324,7 @@ def reach(t, v, index, flag, w, j, offset, lines, longest):
     return end, cut
 
 
-@routine
+@step
 def choose(w, start, cut):
     """One model per attribute out of what is feasible, into C0 and C1."""
     for a in range(w.shape[0]):
@@ -333,7 +338,7 @@ def choose(w, start, cut):
         w[a, C0], w[a, C1] = w[a, BASE] + ca, cb
 
 
-@routine
+@step
 def evens_out(w, start, cut):
     """Whether the chosen models end with the integrals equal, for every attribute whose integral is bounded."""
     for a in range(w.shape[0]):

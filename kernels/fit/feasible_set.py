@@ -37,6 +37,7 @@ __all__ = [
     "COUNT",
     "FITS",
     "TUBE",
+    "begin",
     "clear",
     "constrain",
     "extreme",
@@ -54,6 +55,13 @@ _ONE, _CONSTANTS = 1, 2  # COUNT when a line has one constraint, and of constant
 def clear(tube, i):
     """No constraint yet: every model is possible."""
     tube[i, COUNT] = 0
+
+
+@step
+def begin(tube, i, x, low, high, lines):
+    """The first constraint of a set: its models (lines, or constants) have a value in ``[low, high]`` at ``x``."""
+    tube[i, FIRST_X], tube[i, FIRST_LOW], tube[i, FIRST_HIGH] = x, low, high
+    tube[i, COUNT] = _ONE if lines else _CONSTANTS
 
 
 @routine
@@ -78,8 +86,7 @@ def constrain(tube, i, x, low, high, lines):
             return constrain_hulls(tube, i, x, low, high)
         return constrain_polygon(tube, i, x, low, high)
     if m == 0:
-        tube[i, FIRST_X], tube[i, FIRST_LOW], tube[i, FIRST_HIGH] = x, low, high
-        tube[i, COUNT] = _ONE if lines else _CONSTANTS
+        begin(tube, i, x, low, high, lines)
         return FITS
     least, most = tube[i, FIRST_LOW], tube[i, FIRST_HIGH]
     if m == _ONE and x != tube[i, FIRST_X]:

@@ -134,7 +134,7 @@ def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
     return holds
 
 
-@routine
+@step
 def _verify(t, v, index, w, j, offset, cut, strict):
     """Measure the chosen model from ``offset`` in interval ``j`` up to ``cut``: ``(interval, offset)`` up to
     which it holds.
@@ -160,7 +160,7 @@ def _verify(t, v, index, w, j, offset, cut, strict):
     return m, x1
 
 
-@routine
+@step
 def _parallel_start(t, v, index, w, j, offset, lines, evens):
     """The truth itself on interval ``j``, as a line; with ``evens`` moved aside, so that bounded integrals are
     equal at its end.
@@ -219,7 +219,7 @@ def _emit(w, row, out_index, out_value, lo, hi, count):
         out_value[row, at + width - 1] = w[a, DELTA]
 
 
-@routine
+@step
 def _emit_open(w, row, out_index, out_value, offset):
     """Write what is still open: where it begins, and the weight and delta it begins with."""
     out_index[row, 4] = 0
@@ -232,7 +232,7 @@ def _emit_open(w, row, out_index, out_value, offset):
         out_value[row, at + width - 2], out_value[row, at + width - 1] = w[a, WEIGHT], w[a, DELTA]
 
 
-@routine
+@step
 def _enter(t, index, flag, resume, w, j):
     """Load the state that element ``j`` begins with; returns its offset.
 
@@ -251,7 +251,7 @@ def _enter(t, index, flag, resume, w, j):
     return resume[k, 0] if first and not anew else 0.0
 
 
-@routine
+@step
 def _is_keys_end(t, index, flag, j, end):
     """Whether nothing but a closing point follows the intervals before ``end`` for their key."""
     k, last = index[j, 2], end
@@ -263,22 +263,35 @@ def _is_keys_end(t, index, flag, j, end):
 
 @step
 def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
-    """The requested degree, or the cheaper of constants and lines: ``(end, cut, lines)``."""
-    lines = degree != 0
-    if degree == AUTO:
-        end_flat, _ = reach(t, v, index, flag, w, j, offset, False, LONGEST)
-        end, _ = reach(t, v, index, flag, w, j, offset, True, LONGEST)
-        # A segment stores its range and bounds besides its coefficients: six numbers against seven.
-        lines = end_flat == j or (end_flat - j + 1) * 7 < (end - j + 1) * 6
-        lines = lines or (end < flag.shape[0] and flag[end] == OPEN)  # undecided: more is to come
-    end, cut = reach(t, v, index, flag, w, j, offset, lines, LONGEST)
-    choose(w, offset, cut)
-    if end > j + 1 and _is_keys_end(t, index, flag, j, end) and not evens_out(w, offset, cut):
+    """The requested degree, or the cheaper of constants and lines: ``(end, cut, lines)``.
+
+    :func:`reach` is called at one place, in a loop, so that it can be inlined without being compiled several times.
+    """
+    lines, auto, longest = degree > 0, degree == AUTO, LONGEST
+    end, cut, end_flat = j, offset, -1
+    while True:
+        end, cut = reach(t, v, index, flag, w, j, offset, lines, longest)
+        if auto and not lines:
+            end_flat, lines = end, True
+            continue
+        if auto and end_flat >= 0:
+            auto = False
+            # A segment stores its range and bounds besides its coefficients: six numbers against seven.
+            lines = end_flat == j or (end_flat - j + 1) * 7 < (end - j + 1) * 6
+            lines = lines or (end < flag.shape[0] and flag[end] == OPEN)  # undecided: more is to come
+            if not lines:
+                continue
+        choose(w, offset, cut)
+        if (
+            longest < LONGEST
+            or end <= j + 1
+            or not _is_keys_end(t, index, flag, j, end)
+            or evens_out(w, offset, cut)
+        ):
+            return end, cut, lines
         # What goes on elsewhere should not inherit a difference: go half the way, and try again with fewer
         # constraints from there.
-        end, cut = reach(t, v, index, flag, w, j, offset, lines, (end - j) // 2)
-        choose(w, offset, cut)
-    return end, cut, lines
+        longest = (end - j) // 2
 
 
 @step
@@ -290,17 +303,14 @@ def _settle(t, v, index, w, j, offset, cut, lines):
     is, unless a bound on the value forbids it while the bound on the integral shrinks with the truth: then
     EXCEEDS is set, as it is where rounding alone exceeds the bound on the integral.
     """
-    end, reached = _verify(t, v, index, w, j, offset, cut, True)
-    if reached > offset:
-        return end, reached
-    for evens in (True, False):
-        cut = _parallel_start(t, v, index, w, j, offset, lines, evens)
-        if cut > offset:
-            end, reached = _verify(t, v, index, w, j, offset, cut, True)
-            if reached == cut:
+    # The chosen model, the truth moved aside, the truth itself, and that whatever the bounds.
+    for attempt in range(4):
+        if attempt == 1 or attempt == 2:
+            cut = _parallel_start(t, v, index, w, j, offset, lines, attempt == 1)
+        if attempt == 0 or cut > offset:
+            end, reached = _verify(t, v, index, w, j, offset, cut, attempt < 3)
+            if attempt == 3 or (reached > offset if attempt == 0 else reached == cut):
                 return end, reached
-    if cut > offset:
-        return _verify(t, v, index, w, j, offset, cut, False)
     return j, _halve_until_it_holds(t, v, index, w, j, offset)
 
 

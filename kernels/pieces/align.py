@@ -40,7 +40,7 @@ from pulse.kernels._jit import (
     device,
     kernel,
 )
-from pulse.kernels.instants import GRAIN, gap, meets, seconds_between, tolerance
+from pulse.kernels.instants import GRAIN, gap, later, meets, seconds_between, tolerance
 from pulse.kernels.polynomial.arithmetic import as_batch, shift_row
 
 Array = npt.NDArray[np.float64]
@@ -69,16 +69,10 @@ class Cells(NamedTuple):
 
 
 @device
-def _later(ref_a, a, ref_b, b):
-    """Test whether instant b lies after instant a by more than the tolerance."""
-    return gap(ref_a, a, ref_b, b) > tolerance(ref_a, a, ref_b, b)
-
-
-@device
 def _skip_ended(pieces, begin, end, now_ref, now):
     """Return the first piece from ``begin`` on that has not ended by ``now``; points are skipped only once consumed."""
     ref, lo, hi = pieces
-    while begin < end and lo[begin] != hi[begin] and not _later(now_ref, now, ref[begin], hi[begin]):
+    while begin < end and lo[begin] != hi[begin] and not later(now_ref, now, ref[begin], hi[begin]):
         begin += 1
     return begin
 
@@ -100,7 +94,7 @@ def _look(pieces, bounds, cursor, now_ref, now, row):
         p = cursor[f]
         if p == bounds[f + 1]:
             continue
-        starts_later = _later(now_ref, now, ref[p], lo[p])
+        starts_later = later(now_ref, now, ref[p], lo[p])
         if not starts_later:
             row[f] = p
             present += 1
@@ -203,10 +197,10 @@ def _align_group(pieces, bounds, outer, cursor, out, m):
             ahead = goes_on and gap(now_ref, now, base, start) > 0.5 * tolerance(now_ref, now, base, start)
             if is_open:
                 start = seconds_between(base, since_ref) + since
-            elif ahead or _later(base, start, now_ref, now):
+            elif ahead or later(base, start, now_ref, now):
                 start = seconds_between(base, now_ref) + now
             start = _begin(out, begin, m, base, start)
-            goes_on = _later(base, start, next_ref, after)
+            goes_on = later(base, start, next_ref, after)
             if goes_on:
                 cell_ref[m], cell_lo[m], cell_hi[m] = base, start, seconds_between(base, next_ref) + after
                 is_open = False

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import (
+    BOOL,
     IN1,
     IN2,
     IN_BYTE1,
@@ -149,25 +150,14 @@ def complement_row(a, lo, hi, out, at):
     return append(cut, (hi, 0), out, first, at)
 
 
-@kernel(IN_INT1, IN2, IN_BYTE1, IN_INT1, IN2, IN_BYTE1, OUT_INT1, OUT2, OUT_BYTE1)
-def _union(a_offsets, a_bounds, a_ends, b_offsets, b_bounds, b_ends, offsets, bounds, ends):
+@kernel(IN_INT1, IN2, IN_BYTE1, IN_INT1, IN2, IN_BYTE1, BOOL, OUT_INT1, OUT2, OUT_BYTE1)
+def _combine(a_offsets, a_bounds, a_ends, b_offsets, b_bounds, b_ends, both, offsets, bounds, ends):
     at = 0
     offsets[0] = 0
     for i in range(len(offsets) - 1):
         a = (a_bounds, a_ends, a_offsets[i], a_offsets[i + 1])
         b = (b_bounds, b_ends, b_offsets[i], b_offsets[i + 1])
-        at = union_row(a, b, (bounds, ends), at)
-        offsets[i + 1] = at
-
-
-@kernel(IN_INT1, IN2, IN_BYTE1, IN_INT1, IN2, IN_BYTE1, OUT_INT1, OUT2, OUT_BYTE1)
-def _intersect(a_offsets, a_bounds, a_ends, b_offsets, b_bounds, b_ends, offsets, bounds, ends):
-    at = 0
-    offsets[0] = 0
-    for i in range(len(offsets) - 1):
-        a = (a_bounds, a_ends, a_offsets[i], a_offsets[i + 1])
-        b = (b_bounds, b_ends, b_offsets[i], b_offsets[i + 1])
-        at = intersect_row(a, b, (bounds, ends), at)
+        at = intersect_row(a, b, (bounds, ends), at) if both else union_row(a, b, (bounds, ends), at)
         offsets[i + 1] = at
 
 
@@ -189,17 +179,18 @@ def union(a: IntervalSets, b: IntervalSets) -> IntervalSets:
     >>> union(*sets).bounds
     array([[0., 2.]])
     """
-    a, b = _same_length(a, b)
-    offsets, bounds, ends = _room(len(a.offsets) - 1, len(a.bounds) + len(b.bounds))
-    _union(*a, *b, offsets, bounds, ends)
-    return trim(offsets, bounds, ends)
+    return _combined(a, b, False)
 
 
 def intersect(a: IntervalSets, b: IntervalSets) -> IntervalSets:
     """Intersect sets row by row: ``AND``."""
+    return _combined(a, b, True)
+
+
+def _combined(a: IntervalSets, b: IntervalSets, both: bool) -> IntervalSets:
     a, b = _same_length(a, b)
     offsets, bounds, ends = _room(len(a.offsets) - 1, len(a.bounds) + len(b.bounds))
-    _intersect(*a, *b, offsets, bounds, ends)
+    _combine(*a, *b, both, offsets, bounds, ends)
     return trim(offsets, bounds, ends)
 
 

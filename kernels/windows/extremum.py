@@ -36,7 +36,7 @@ from pulse.kernels._jit import (
     device,
     kernel,
 )
-from pulse.kernels.instants import gap, meets, seconds_between, tolerance
+from pulse.kernels.instants import gap, later, meets, seconds_between
 from pulse.kernels.pieces.align import pieces_of
 from pulse.kernels.pieces.envelope import ascending, coefficients_of, merge_runs
 from pulse.kernels.polynomial.arithmetic import horner, magnitude
@@ -64,12 +64,6 @@ class SlidingPieces(NamedTuple):
     hi: Array
     c: Array
     source: Integers
-
-
-@device
-def _later(ref_a, a, ref_b, b):
-    """Test whether instant b lies after instant a by more than the tolerance."""
-    return gap(ref_a, a, ref_b, b) > tolerance(ref_a, a, ref_b, b)
 
 
 @device
@@ -147,7 +141,7 @@ def _put(parts, m, origin, begin, end):
     """Write time range and origin of part ``m``, from instant ``begin`` to ``end``, unless it is a sliver."""
     begin_ref, start = begin
     end_ref, stop = end
-    if not _later(begin_ref, start, end_ref, stop):
+    if not later(begin_ref, start, end_ref, stop):
         return False
     ref, lo, hi, _, source = parts
     ref[m], lo[m], hi[m], source[m] = begin_ref, start, seconds_between(begin_ref, end_ref) + stop, origin
@@ -178,7 +172,7 @@ def _best_of_line(table, p, upper):
 def _first_ending_after(parts, s, last, instant):
     """Return the first of the parts ``s … last - 1`` that ends after an instant."""
     ref, _, hi, _, _ = parts
-    while s < last and not _later(instant[0], instant[1], ref[s], hi[s]):
+    while s < last and not later(instant[0], instant[1], ref[s], hi[s]):
         s += 1
     return s
 
@@ -188,13 +182,13 @@ def _is_hidden(parts, s, last, begin, end, best, upper):
     """Test whether the steps from part ``s`` on cover ``begin`` to ``end`` and are better than ``best`` throughout."""
     ref, lo, hi, rows, _ = parts
     value, margin = best
-    if s == last or _later(begin[0], begin[1], ref[s], lo[s]):
+    if s == last or later(begin[0], begin[1], ref[s], lo[s]):
         return False
     while True:
         ahead = rows[s, 0] - value if upper else value - rows[s, 0]
         if not ahead > margin:
             return False
-        if not _later(ref[s], hi[s], end[0], end[1]):
+        if not later(ref[s], hi[s], end[0], end[1]):
             return True
         s += 1
         if s == last or not meets(ref[s - 1], hi[s - 1], ref[s], lo[s]):
@@ -295,7 +289,7 @@ def _split(table, offsets, size, upper, parts, spans):
         while p < offsets[g + 1]:
             end = _chain_end(table, p, offsets[g + 1])
             domain = (ref[p] + size, lo[p]), (ref[end - 1], hi[end - 1])
-            if _later(domain[0][0], domain[0][1], domain[1][0], domain[1][1]):
+            if later(domain[0][0], domain[0][1], domain[1][0], domain[1][1]):
                 count = _candidates(table, p, end, upper, work, found)
                 first = counts[1]
                 counts[1] = _put_steps(table, domain, found, count, size, upper, queue, parts, first)

@@ -30,7 +30,7 @@ def test_one_instant_about_two_references_meets_itself(ref, to_a, to_b):
 
 
 @given(refs, st.integers(-(10**9), 10**9), st.integers(1, 10**6))
-def test_neighbouring_microseconds_are_told_apart(ref, far, microseconds):
+def test_neighbouring_microseconds_are_distinguished(ref, far, microseconds):
     assert not meets(ref, 0.0, ref + far, (microseconds - far) / 1e6)
 
 

@@ -59,7 +59,7 @@ def run(program=PROGRAM, **settings):
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """A cache folder that one process has filled, and what that process said."""
+    """A cache folder that one process has filled, and what that process reported."""
     folder = tmp_path_factory.mktemp("filled")
     (answer, _) = run(PULSE_CACHE_DIR=str(folder))
     return folder, answer
@@ -96,9 +96,9 @@ def test_two_processes_may_start_at_once(tmp_path):
     ids=["folder", "home", "xdg"],
 )
 def test_without_a_writable_folder_there_is_no_cache(settings):
-    answer, said = run(**settings)
+    answer, reported = run(**settings)
     assert answer == COMPILED
-    assert said == ""
+    assert reported == ""
 
 
 def test_an_empty_setting_switches_the_cache_off(tmp_path):
@@ -122,10 +122,10 @@ def test_a_truncated_file_is_compiled_anew(tmp_path, filled, suffix, keep):
         whole = path.read_bytes()
         assert len(whole) > keep
         (copied / path.name).write_bytes(whole[:keep] if path.suffix == f".{suffix}" else whole)
-    answer, said = run(PULSE_CACHE_DIR=str(tmp_path))
+    answer, reported = run(PULSE_CACHE_DIR=str(tmp_path))
     assert answer == COMPILED
-    assert "kernel cache: pulse.kernels.polynomial.arithmetic._integrate is unreadable" in said
-    assert "compiling anew" in said
+    assert "kernel cache: pulse.kernels.polynomial.arithmetic._integrate is unreadable" in reported
+    assert "compiling anew" in reported
     assert run(PULSE_CACHE_DIR=str(tmp_path))[0] == LOADED
 
 
@@ -178,8 +178,8 @@ def test_what_was_compiled_under_another_name_is_not_taken(tmp_path):
     bare = CALL.replace("pulse.kernels.caller", "kernels.caller")
     assert run(bare, PULSE_CACHE_DIR=cache, PYTHONPATH=f"{root}:{root}/pulse")[0][:2] == [10.0, 0]
     for hits in (0, 1):
-        answer, said = run(CALL, PULSE_CACHE_DIR=cache, PYTHONPATH=root)
-        assert (answer[:2], said) == ([10.0, hits], "")
+        answer, reported = run(CALL, PULSE_CACHE_DIR=cache, PYTHONPATH=root)
+        assert (answer[:2], reported) == ([10.0, hits], "")
 
 
 def test_a_changed_callee_changes_the_fingerprint(monkeypatch):

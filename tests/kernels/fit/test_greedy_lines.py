@@ -94,7 +94,7 @@ def test_a_kink_right_after_a_tuple():
     assert problems(stream, asked, t, fitted, parts=(*PARTS, 1e-13)) == []
 
 
-def assert_kept_or_said(stream, asked, t, fitted, status):
+def assert_kept_or_reported(stream, asked, t, fitted, status):
     """A bound on the drift may ask for what no line can do; then the fit says so, and the certificate holds all the same."""
     assert status in (OK, BOUND_MISSED)
     assert (status == BOUND_MISSED) == fitted.missed.any()
@@ -117,7 +117,7 @@ def test_no_instant_lies_outside_a_bound_on_the_drift(stream, data, degree):
     asked = [data.draw(bounds(value=False)) for _ in stream.kinds]
     assume(not dwarfs(stream, asked))
     t, fitted, status = run_fit(stream, asked, degree)
-    assert_kept_or_said(stream, asked, t, fitted, status)
+    assert_kept_or_reported(stream, asked, t, fitted, status)
 
 
 @given(tuple_streams(kinds=("step", "linear")), st.data(), st.sampled_from([1, fits.AUTO]))
@@ -125,7 +125,7 @@ def test_no_instant_lies_outside_both_bounds(stream, data, degree):
     asked = [data.draw(bounds()) for _ in stream.kinds]
     assume(not dwarfs(stream, asked))
     t, fitted, status = run_fit(stream, asked, degree)
-    assert_kept_or_said(stream, asked, t, fitted, status)
+    assert_kept_or_reported(stream, asked, t, fitted, status)
 
 
 @given(tuple_streams(kinds=("step", "samples")), st.data())
@@ -134,7 +134,7 @@ def test_constants_on_steps(stream, data):
     assume(not dwarfs(stream, asked))
     t, fitted, status = run_fit(stream, asked, 0)
     assert fitted.coefficients.shape[2] == 1
-    assert_kept_or_said(stream, asked, t, fitted, status)
+    assert_kept_or_reported(stream, asked, t, fitted, status)
 
 
 @given(tuple_streams(shapes=gentle_shapes()), st.data())
@@ -157,9 +157,9 @@ def test_constants_cannot_follow_a_slope_without_any_error():
 
 
 def assert_certified(stream, asked, degree=1):
-    """The certificate holds in exact arithmetic, and what was asked on the integral does, or is said to be missed."""
+    """The certificate holds in exact arithmetic, and what was asked on the integral does, or is reported to be missed."""
     t, fitted, status = run_fit(stream, asked, degree)
-    assert_kept_or_said(stream, asked, t, fitted, status)
+    assert_kept_or_reported(stream, asked, t, fitted, status)
     for a, one in enumerate(asked):
         if one.drift_rel == 0.0:
             over = ~(fitted.drift[:, a] <= one.drift_floor)
@@ -175,14 +175,14 @@ def test_extreme_values_lie_within_a_bound_on_the_value(stream, data, degree):
 
 
 @given(tuple_streams(kinds=("step", "linear"), shapes=extreme_shapes()), st.data())
-def test_extreme_values_lie_within_both_bounds_or_it_is_said(stream, data):
+def test_extreme_values_lie_within_both_bounds_or_it_is_reported(stream, data):
     asked = [data.draw(bounds()) for _ in stream.kinds]
     assume(not dwarfs(stream, asked))
     assert_certified(stream, asked)
 
 
 @given(tuple_streams(kinds=("step", "linear")), st.data())
-def test_what_is_certified_of_the_integral_is_no_more_than_asked_unless_it_is_said(stream, data):
+def test_what_is_certified_of_the_integral_is_no_more_than_asked_unless_it_is_reported(stream, data):
     asked = [data.draw(bounds()) for _ in stream.kinds]
     assume(not dwarfs(stream, asked))
     assert_certified(stream, asked)

@@ -391,7 +391,7 @@ def tuple_lists(draw, attributes):
     return out
 
 
-def told(elements, tuples, kinds):
+def details(elements, tuples, kinds):
     """Elements by what they say: ``(begin, end, first values, last values, begins a run)``; points ``(instant, values)``."""
     out = []
     for opener, ender, flag in elements:
@@ -427,7 +427,7 @@ def test_intervals_are_the_truth(kinds, data, max_gap):
         ]
         expected += [(one.instant, one.point)] if one.point is not None else []
         fresh |= {piece.begin for piece in one.pieces if piece.fresh}
-    assert joined(told(elements, tuples, kinds), kinds) == joined(expected, kinds)
+    assert joined(details(elements, tuples, kinds), kinds) == joined(expected, kinds)
     assert fresh <= {tuples[opener][0] for opener, _, flag in elements if flag == FRESH}
 
 

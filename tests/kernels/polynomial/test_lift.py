@@ -181,12 +181,12 @@ def test_touching_zero_is_out_of_domain(function, c):
     assert len(made.ref) == 0
 
 
-def test_bounds_that_cannot_be_met_are_said_to_be():
+def test_bounds_that_cannot_be_met_are_reported_to_be():
     assert one("exp", [0.0, 1.0], 0.0, 2.0, 1e-18).status.tolist() == [NOT_CONVERGED]
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="it takes 65,000 pieces to give up")
-def test_a_bound_that_needs_too_many_pieces_is_said_to():
+def test_a_bound_that_needs_too_many_pieces_is_reported_to():
     made = one("sin", [0.0, 1e9], 0.0, 2.0, 1e-6)
     assert made.status.tolist() == [NOT_CONVERGED]
     assert len(made.ref) == 0

@@ -130,7 +130,7 @@ def test_wilkinson(count):
 
 
 @pytest.mark.parametrize("spread", [1e-2, 1e-4, 1e-6])
-def test_close_pairs_are_told_apart(spread):
+def test_close_pairs_are_distinguished(spread):
     rng = np.random.default_rng(7)
     for centre in rng.uniform(-0.8, 0.8, 20):
         pair = [Fraction(centre - spread), Fraction(centre + spread)]

@@ -56,10 +56,13 @@ def programs(draw):
 
 
 def made(some, constants=(0.25, -3.0), **more):
-    told = {"columns": COLUMNS, "numbers": NUMBERS, "codes": CODES, "outputs": 2} | more
+    details = {"columns": COLUMNS, "numbers": NUMBERS, "codes": CODES, "outputs": 2} | more
     steps = [step for one in some for step in one]
     return Programs(
-        np.array(steps, np.int64).reshape(-1, 7), np.cumsum([0, *map(len, some)]), np.array(constants), **told
+        np.array(steps, np.int64).reshape(-1, 7),
+        np.cumsum([0, *map(len, some)]),
+        np.array(constants),
+        **details,
     )
 
 

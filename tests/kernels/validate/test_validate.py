@@ -462,7 +462,7 @@ def test_constants_are_lines_without_a_slope(case) -> None:
     constants, lines = fresh(len(keys), StateLayout(n, 1)), fresh(len(keys), StateLayout(n, 2))
     as_constants = validate(t, v, who, rules[:, :3].copy(), np.array(bounds), horizon, constants)
     as_lines = validate(t, v, who, rules, np.array(bounds), horizon, lines)
-    # Of a line the truth itself can be told in a repair, of a constant only where it began.
+    # Of a line the truth itself is known in a repair, of a constant only where it began.
     np.testing.assert_array_equal(as_constants.event, as_lines.event)
     np.testing.assert_array_equal(constants[0], lines[0])
     np.testing.assert_array_equal(constants[1][:, n:], lines[1][:, 2 * n :])

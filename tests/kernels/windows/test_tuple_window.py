@@ -90,7 +90,7 @@ def test_no_tuples_no_windows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "reported"),
     [
         (lambda: window_pieces(np.array([2, 1]), np.array([0, 2]), 5), "non-descending times"),
         (lambda: window_pieces(np.array([1, 2]), np.array([0, 1]), 5), "offsets"),
@@ -102,6 +102,6 @@ def test_no_tuples_no_windows() -> None:
         (lambda: aggregate_spans(np.ones(2), np.array([0]), np.array([1]), 7), "SUM or MAX"),
     ],
 )
-def test_wrong_input_is_named(call: object, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_wrong_input_is_named(call: object, reported: str) -> None:
+    with pytest.raises(ValueError, match=reported):
         call()  # type: ignore[operator]
