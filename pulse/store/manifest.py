@@ -20,9 +20,10 @@ from pulse._version import VERSION
 from pulse.core.errors import SchemaError
 from pulse.core.plane import UNBOUNDED, Plane
 from pulse.core.schema import StreamSchema
+from pulse.core.typed_data import typed
 from pulse.store.errors import ModelNotFoundError, StoreError, VersionGoneError
 from pulse.store.link_checks import check_own
-from pulse.store.manifest_schema import check_manifest
+from pulse.store.manifest_schema import Count, FigureFields, Name, OpenFields, Whole
 from pulse.store.staging import recover
 
 FILE = "_pulse.json"
@@ -39,38 +40,38 @@ class Source:
     """A file that was modelled. ``modelled``: the bytes of its modelled columns; None where unknown."""
 
     path: str
-    bytes: int
-    rows: int
-    modelled: int | None = None
+    bytes: Count
+    rows: Count
+    modelled: Count | None = None
 
 
 @dataclass(frozen=True)
 class LayerFile:
     """A file of corrections to a part: how many segments it withdraws and inserts, and the points among both."""
 
-    name: str
-    version: int
-    withdrawn: int
-    put: int
-    points: int  # inserted less withdrawn
-    keys: int
-    bytes: int
-    start: int | None
-    end: int | None
-    known: int | None  # the newest known time in it
+    name: Name
+    version: Count
+    withdrawn: Count
+    put: Count
+    points: Whole  # inserted less withdrawn
+    keys: Count
+    bytes: Count
+    start: Whole | None
+    end: Whole | None
+    known: Whole | None  # the newest known time in it
 
 
 @dataclass(frozen=True)
 class PartFile:
     """A file of segments, with statistics that let a query skip it unopened; they ignore layers."""
 
-    name: str
-    segments: int
-    points: int
-    keys: int
-    bytes: int
-    start: int | None  # microseconds since the epoch, rounded outwards
-    end: int | None
+    name: Name
+    segments: Count
+    points: Count
+    keys: Count
+    bytes: Count
+    start: Whole | None  # microseconds since the epoch, rounded outwards
+    end: Whole | None
     layers: tuple[LayerFile, ...] = ()  # corrections to it, oldest first
 
     @property
@@ -88,19 +89,6 @@ class PartFile:
         """Return the names of the file and its layers."""
         return (self.name, *(layer.name for layer in self.layers))
 
-    def to_fields(self) -> dict[str, Any]:
-        """Return the fields for JSON, without ``layers`` where there are none."""
-        fields = asdict(self)
-        if not self.layers:
-            del fields["layers"]
-        return fields
-
-    @classmethod
-    def of_fields(cls, fields: dict[str, Any]) -> PartFile:
-        """Read the output of :meth:`to_fields`."""
-        layers = tuple(LayerFile(**layer) for layer in fields.get("layers", ()))
-        return cls(**{**fields, "layers": layers})
-
 
 @dataclass(frozen=True)
 class Manifest:
@@ -115,17 +103,17 @@ class Manifest:
     created: str
     statements: tuple[str, ...] = ()  # notes on what the reader did to the source
     pulse_version: str = VERSION
-    fits: int = 1  # number of fits: the first, and those appended
-    version: int = 1
-    kept: tuple[int, ...] = ()  # older versions that are kept on request
-    since: int | None = None  # AS OF is answered from this instant on; None: from the beginning
+    fits: Count = 1  # number of fits: the first, and those appended
+    version: Count = 1
+    kept: tuple[Count, ...] = ()  # older versions that are kept on request
+    since: Whole | None = None  # AS OF is answered from this instant on; None: from the beginning
     changes: tuple[dict[str, Any], ...] = ()  # one per version after the first: version, at, what, counts
-    log: tuple[str, ...] = ()  # files of applied revisions since the first fit, in order
+    log: tuple[Name, ...] = ()  # files of applied revisions since the first fit, in order
     history: dict[str, Any] = field(
         default_factory=dict
     )  # where the tuples are: see pulse.store.tuples.tuple_history
     stale: bool = False  # files hold drifts that a revision has invalidated
-    accents: str | None = None  # the file of the stream's accents; the model is in the units of its start
+    accents: Name | None = None  # the file of the stream's accents; the model is in the units of its start
 
     @property
     def segments(self) -> int:
@@ -197,28 +185,17 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the file's text."""
-        fields = {
+        fields: dict[str, Any] = {
             "format": FORMAT,
             "format_version": PLAIN_VERSION if self.is_plain else FORMAT_VERSION,
-            "pulse_version": self.pulse_version,
-            "created": self.created,
-            "fits": self.fits,
+            **{name: value for name, value in vars(self).items() if name != "accents" or value},
             "schema": json.loads(self.schema.to_json()),
-            "fit": self.fit,
             "sources": [asdict(source) for source in self.sources],
-            "statements": list(self.statements),
-            "counts": self.counts,
-            "statistics": self.statistics,
-            "files": [file.to_fields() for file in self.files],
-            "version": self.version,
-            "kept": list(self.kept),
-            "since": self.since,
-            "changes": list(self.changes),
-            "log": list(self.log),
-            "history": self.history,
-            "stale": self.stale,
-            **({"accents": self.accents} if self.accents else {}),
+            "files": [asdict(file) for file in self.files],
         }
+        for file in fields["files"]:
+            if not file["layers"]:
+                del file["layers"]
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
@@ -251,28 +228,11 @@ class Manifest:
                     f"{path}: format {fields['format']} version {version}; "
                     f"this is Pulse {VERSION}, which reads {FORMAT} up to {FORMAT_VERSION}"
                 )
-            check_manifest(fields)
-            statements = tuple(fields.get("statements", ()))
-            return cls(
-                schema=_with_plane(StreamSchema.from_json(json.dumps(fields["schema"])), statements),
-                fit=fields["fit"],
-                sources=tuple(Source(**source) for source in fields["sources"]),
-                files=tuple(PartFile.of_fields(file) for file in fields["files"]),
-                counts=fields["counts"],
-                statistics=fields["statistics"],
-                created=fields["created"],
-                statements=statements,
-                pulse_version=fields["pulse_version"],
-                fits=fields.get("fits", 1),
-                version=fields.get("version", 1),
-                kept=tuple(fields.get("kept", ())),
-                since=fields.get("since"),
-                changes=tuple(fields.get("changes", ())),
-                log=tuple(fields.get("log", ())),
-                history=fields.get("history", {}),
-                stale=fields.get("stale", False),
-                accents=fields.get("accents"),
-            )
+            typed(fields, OpenFields)
+            typed(fields, FigureFields)
+            schema = StreamSchema.from_json(json.dumps(fields["schema"]))
+            made = typed({"pulse_version": None, **fields, "schema": schema}, cls)
+            return replace(made, schema=_with_plane(schema, made.statements))
         except (ValueError, KeyError, TypeError, RecursionError, SchemaError) as e:
             if isinstance(e, StoreError):
                 raise

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.arrow_types import decoded
+from pulse.core.components import connected
 from pulse.core.keys import key_ranks, key_texts
 from pulse.store.manifest import PartFile
 from pulse.store.model import Model
@@ -192,21 +193,11 @@ def _keys_of(model: Model, file: PartFile) -> set[str]:
 
 def _connected(files: list[PartFile], keys: list[set[str]]) -> list[list[PartFile]]:
     """Merge files into sets until no two sets share a key."""
-    set_of: dict[str, int] = {}
-    parent = list(range(len(files)))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            i = parent[i]
-        return i
-
-    for i, own in enumerate(keys):
-        for key in own:
-            parent[root(i)] = root(set_of.setdefault(key, i))
-    found: dict[int, list[PartFile]] = {}
-    for i, file in enumerate(files):
-        found.setdefault(root(i), []).append(file)
-    return list(found.values())
+    first_of: dict[str, int] = {}
+    shared = [(i, first_of.setdefault(key, i)) for i, own in enumerate(keys) for key in own]
+    a, b = np.array(shared, np.int64).reshape(-1, 2).T
+    sets = connected(a, b, len(files))
+    return [[files[i] for i in np.flatnonzero(sets == one)] for one in np.unique(sets)]
 
 
 def own_lineage(model: Model, unit: ReadUnit) -> tuple[pa.Table, pa.ListArray]:

@@ -6,6 +6,7 @@ standing before ``pyarrow.parquet.write_table``: before it, and once more with h
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -85,6 +86,7 @@ def run(command: Command, root: Path, last: int | None = None) -> int | None:
         status = 1
         try:
             os.close(reading)
+            gc.disable()  # a collection would copy all that the tests have loaded
             counter = _Counter(root, last)
             _intercept(counter)
             command()

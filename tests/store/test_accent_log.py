@@ -26,7 +26,7 @@ def split(data: pa.Table, at: int = SPLIT) -> pa.Table:
 
 
 def fit(data, **asked):
-    told = {
+    details = {
         "key": "symbol",
         "time": "t",
         "model": {"price": "step"},
@@ -34,7 +34,7 @@ def fit(data, **asked):
         "drift": 0.4,
         "keep": "venue",
     }
-    return local().fit(data, **{**told, **asked})
+    return local().fit(data, **{**details, **asked})
 
 
 def segments(model: Model) -> list[dict]:
@@ -88,8 +88,8 @@ def test_unit_changes_shift_as_well(tmp_path):
     late = pc.greater_equal(data["t"].cast(pa.int64()), SPLIT)
     celsius = pc.multiply(pc.subtract(data["price"], 32.0), 5 / 9)
     mixed = data.set_column(2, "price", pc.if_else(late, celsius, data["price"]))
-    said = f"{format_instant(SPLIT)} [[true, alter(price, (y - 32) * 5/9, y * 9/5 + 32)]]"
-    model, plain = fit(mixed, accents=[said]).read(), fit(data).read()
+    reported = f"{format_instant(SPLIT)} [[true, alter(price, (y - 32) * 5/9, y * 9/5 + 32)]]"
+    model, plain = fit(mixed, accents=[reported]).read(), fit(data).read()
     assert np.allclose(model.coefficients("price"), plain.coefficients("price"))
 
 

@@ -60,7 +60,7 @@ def test_a_failure_leaves_the_old_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_a_model_is_replaced_when_told(tmp_path: Path) -> None:
+def test_a_model_is_replaced_when_reported(tmp_path: Path) -> None:
     out = tmp_path / "model"
     make(out, "old")
     (out / "part").touch()
@@ -118,7 +118,7 @@ def test_a_name_that_is_too_long(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_space_is_said_plainly(tmp_path: Path) -> None:
+def test_no_space_is_reported_plainly(tmp_path: Path) -> None:
     out = tmp_path / "model"
     with pytest.raises(WriteError, match=r"No space left on device.*nothing was left behind"), staged(out):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

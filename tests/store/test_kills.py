@@ -1,4 +1,4 @@
-"""A command that is killed before any of its file operations leaves the old model or the new; said again, it gives the new.
+"""A command that is killed before any of its file operations leaves the old model or the new; run again, it gives the new.
 
 Every operation of a fit, an append, an overwrite, a revision and a merge is tried, each in a process of its own.
 """
@@ -126,7 +126,7 @@ def survives(case: Case, tmp_path: Path) -> int:
         found = content(folder)
         assert found in (old, new), f"killed before operation {last}"
         run(lambda: case.command(folder), folder)  # noqa: B023
-        assert content(folder) == new, f"said again after it was killed before operation {last}"
+        assert content(folder) == new, f"run again after it was killed before operation {last}"
         assert names(folder) == wanted, f"left behind when killed before operation {last}"
     return count
 

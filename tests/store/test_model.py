@@ -148,9 +148,9 @@ def test_statistics_are_the_worst_achieved(stored: Model) -> None:
     segments = stored.read()
     assert worst["worst_err"] == segments.err("x").max() <= 0.5 + 1e-8  # instants are known to a grain
     assert worst["worst_drift"] == segments.drift("x").max()
-    told = json.loads((stored.path / FILE).read_text())
-    assert told["fit"]["error"] == {"x": "0.5"}
-    assert told["format_version"] == 1
+    details = json.loads((stored.path / FILE).read_text())
+    assert details["fit"]["error"] == {"x": "0.5"}
+    assert details["format_version"] == 1
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:

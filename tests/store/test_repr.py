@@ -14,12 +14,12 @@ from tests.runtime.execution.asking import prices
 
 def test_a_line_says_what_it_is_of(tmp_path: Path) -> None:
     model = prices(tmp_path / "prices")
-    said = repr(model)
-    assert "\n" not in said
-    assert said.startswith(
+    reported = repr(model)
+    assert "\n" not in reported
+    assert reported.startswith(
         f"Model('{tmp_path / 'prices'}', {model.manifest.segments} segments of 300 tuples, "
     )
-    assert "; price: step, error 0.3, drift 0.4; by symbol, time t, until 2020-09-13T12:27:39" in said
+    assert "; price: step, error 0.3, drift 0.4; by symbol, time t, until 2020-09-13T12:27:39" in reported
 
 
 def test_a_notebook_shows_a_table_of_attributes(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -200,36 +201,26 @@ class Alerts:
         certainty = self._certainty(lane, at)
         sure = self._certain_from(lane, at) if certainty == NAMES[LIKELY] else None
         until = max(begin - now, 0) / 1e6
+        about = partial(Alert, key=key, begin=begin, end=end, now=now, certainty=certainty, certain_from=sure)
         if old is None:
             kept.append(Condition(begin, end, now, begin <= known, certainty))
             if begin <= known:
-                what = MAY_HOLD if possible else HOLDS
-                return [Alert(what, key, begin, end, now, lead=0.0, certainty=certainty, certain_from=sure)]
-            return [
-                Alert(PREDICTED, key, begin, end, now, until=until, certainty=certainty, certain_from=sure)
-            ]
+                return [about(MAY_HOLD if possible else HOLDS, lead=0.0)]
+            return [about(PREDICTED, until=until)]
         if old.true and begin <= now:
             kept.append(Condition(min(old.begin, begin), end, old.predicted, True, certainty))
             return []
         if old.true:
             kept.append(Condition(begin, end, now, certainty=certainty))
             gone = Alert(WITHDRAWN, key, old.begin, old.end, now, certainty=old.certainty)
-            return [
-                gone,
-                Alert(PREDICTED, key, begin, end, now, until=until, certainty=certainty, certain_from=sure),
-            ]
+            return [gone, about(PREDICTED, until=until)]
         if begin <= known:
             kept.append(Condition(begin, end, old.predicted, True, certainty))
             lead = max(begin - old.predicted, 0) / 1e6
-            what = MAY_HOLD if possible else CAME_TRUE
-            return [Alert(what, key, begin, end, now, lead=lead, certainty=certainty, certain_from=sure)]
+            return [about(MAY_HOLD if possible else CAME_TRUE, lead=lead)]
         moved = abs(begin - old.begin) > _MOVED * max(old.begin - now, _TOUCHING)
         kept.append(Condition(begin if moved else old.begin, end, old.predicted, certainty=certainty))
-        return (
-            [Alert(MOVED, key, begin, end, now, until=until, certainty=certainty, certain_from=sure)]
-            if moved
-            else []
-        )
+        return [about(MOVED, until=until)] if moved else []
 
 
 def _ranges(changes: pa.Table, names: tuple[str, ...]) -> list[tuple[Key, str, Range, int]]:

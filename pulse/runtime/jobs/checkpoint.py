@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import format_duration, parse_duration
+from pulse.core.typed_data import typed
 from pulse.runtime.jobs.result_log import FINGERPRINT
 from pulse.runtime.jobs.spec import Job
 from pulse.runtime.predict.batch_store import replace_file
@@ -62,7 +64,7 @@ def check_fingerprint(job: Job, engine: str) -> None:
         )
     if not file.exists():
         return
-    stored = _read_json(file)
+    stored = _read_json(file, Any)
     changed = list(_differences(stored, _without_known(job.fingerprint(), stored, known_columns(job)), ""))
     if changed:
         raise CheckpointError(
@@ -98,15 +100,8 @@ def known_columns(job: Job) -> dict[str, dict[str, str]]:
     """Return the column types, by stream, that earlier runs inferred and the job does not list."""
     if job.checkpoint is None or not (file := Path(job.checkpoint) / COLUMNS).exists():
         return {}
-    stored = _read_json(file)
-    try:
-        return {
-            name: {str(column): str(type_) for column, type_ in own.items()}
-            for name, own in stored.items()
-            if name in job.streams
-        }
-    except AttributeError as e:
-        raise _damaged(file, e) from e
+    stored = _read_json(file, dict[str, dict[str, str]])
+    return {name: own for name, own in stored.items() if name in job.streams}
 
 
 def store_columns(job: Job, types: Mapping[str, Mapping[str, str]]) -> None:
@@ -138,6 +133,14 @@ def _shown(value: Any, at: str) -> str:
         if name in _IN_SECONDS:
             return format_duration(parse_duration(value))
     return repr(value)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The number of a batch and its files, by stream."""
+
+    batch: int
+    files: dict[str, list[str]]
 
 
 class Progress:
@@ -175,23 +178,16 @@ class Progress:
         """Return the files of a batch that was begun and not committed, or None."""
         if self.folder is None or not (self.folder / "next").exists():
             return None
-        file = self.folder / "next"
-        plan = _read_json(file)
-        try:
-            if plan["batch"] != self.batch:
-                return None
-            return {name: [Path(one) for one in plan["files"].get(name, [])] for name in self.seen}
-        except (KeyError, TypeError, AttributeError) as e:
-            raise _damaged(file, e) from e
+        plan = _read_json(self.folder / "next", _Plan)
+        if plan.batch != self.batch:
+            return None
+        return {name: [Path(one) for one in plan.files.get(name, [])] for name in self.seen}
 
     def begin(self, files: Files) -> None:
         """Record that a batch of these files is in progress."""
         if self.folder is not None:
-            plan = {
-                "batch": self.batch,
-                "files": {name: list(map(str, some)) for name, some in files.items()},
-            }
-            replace_file(self.folder / "next", json.dumps(plan).encode())
+            plan = _Plan(self.batch, {name: list(map(str, some)) for name, some in files.items()})
+            replace_file(self.folder / "next", json.dumps(asdict(plan)).encode())
 
     def commit(self, files: Files, read: Mapping[str, int]) -> None:
         """Commit the batch: advance its number and store the state; ``read`` are the offsets reached in accent logs."""
@@ -207,15 +203,11 @@ class Progress:
         replace_file(self.folder / "state", pack_state(CHECKPOINT, snapshot))
 
 
-def _read_json(file: Path) -> Any:
+def _read_json(file: Path, kind: Any) -> Any:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return typed(json.loads(file.read_text(encoding="utf-8")), kind)
     except (ValueError, RecursionError) as e:
-        raise _damaged(file, e) from e
-
-
-def _damaged(file: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(
-        f"{file}: corrupt checkpoint file ({type(error).__name__}: {error}); restore it, or give the job a new checkpoint and a "
-        "new sink"
-    )
+        raise CheckpointError(
+            f"{file}: corrupt checkpoint file ({type(e).__name__}: {e}); restore it, or give the job a new checkpoint and a "
+            "new sink"
+        ) from e

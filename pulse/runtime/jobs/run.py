@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 
@@ -32,6 +32,7 @@ from pulse.runtime.jobs.empty_results import no_rejects
 from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.result_log import ResultsError, read_changes, read_holds
 from pulse.runtime.jobs.sinks import Sink, sink_of
+from pulse.runtime.jobs.spec import Engine
 from pulse.runtime.jobs.toml import Job, SinkJob, job_of, read_job
 from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.status import Status
@@ -174,7 +175,7 @@ def run_job(
     on_status : called with the metrics after each batch
     """
     job = as_job(given, folder)
-    job = placed(job if engine is None else replace(job, engine=engine))
+    job = placed(job if engine is None else replace(job, engine=cast("Engine", engine)))
     run = JobRun(job)
 
     def note(status: Status) -> None:

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from pulse.core.time import parse_duration
 from pulse.runtime.accents.declared_options import Keys
@@ -17,6 +20,25 @@ from pulse.validation.revisions.history import Retention
 
 DEFAULT_BUCKETS = 8
 DEFAULT_LATENESS = "10 s"
+
+Source = Literal["files", "kafka", "socket", "rate", "frame"]
+Format = Literal["parquet", "csv", "json"]
+Sink = Literal["console", "parquet", "kafka", "alert", "none"]
+Engine = Literal["spark", "local"]
+Text = Annotated[str, Meta(pattern=r"\S", description="a text")]
+Whole = Annotated[int, Meta(ge=1, description="a whole number above 0")]
+Size = Annotated[float, Meta(gt=0.0, le=sys.float_info.max, description="a number above 0")]
+Names = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, description="a name")], ...],
+    Meta(description="a name or a list of names"),
+]
+Horizon = Annotated[str | float, Meta(description="a duration such as '60 s': how far models reach ahead")]
+Model = Annotated[
+    Mapping[str, Literal["step", "linear", "samples"]], Meta(min_length=1, description="a table")
+]
+Columns = Annotated[
+    Mapping[str, Annotated[str, Meta(description="a type such as 'double'")]], Meta(description="a table")
+]
 
 OTHER_UNITS = 1e-12
 """Tolerance, relative to a key's largest value, for old values of revisions given in other units than the tuple's."""
@@ -27,26 +49,26 @@ class StreamJob:
     """A stream's source and how its tuples become models. ``columns``: types by name, for sources without types."""
 
     name: str
-    source: str
-    key: tuple[str, ...]
-    time: str
-    model: Mapping[str, str]
-    horizon: str | float
-    path: str | None = None
-    format: str = "parquet"
+    source: Source
+    key: Names
+    time: Text
+    model: Model
+    horizon: Horizon
+    path: Text | None = None
+    format: Format = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] | None = None
-    keep: tuple[str, ...] = ()
-    predict: str = "hold"
-    memory: int = 8
+    columns: Columns | None = None
+    keep: Names = ()
+    predict: Literal["hold", "trend"] = "hold"
+    memory: Whole = 8
     max_gap: str | float | None = None  # a longer silence is a hole; None: no holes
     error: Any = None
-    kind: str | None = None  # the column that distinguishes revisions from tuples
-    accents: str | None = None  # the column of accents, or the file of an accent log
+    kind: Text | None = None  # the column that distinguishes revisions from tuples
+    accents: Text | None = None  # the column of accents, or the file of an accent log
     policy: Any = None  # the reaction to accents: evolve, exception, ignore; or by primitive
-    splits: str | None = None  # a table of stock splits, read as accents
+    splits: Text | None = None  # a table of stock splits, read as accents
     keys: Keys | None = None  # the values that key columns may have, by column; None: any
-    adds: tuple[str, ...] | None = None  # modelled attributes absent until an accent adds them
+    adds: Names | None = None  # modelled attributes absent until an accent adds them
     revisions: int | str | None = None  # how long tuples may be revised (µs), or "radius"; None: never
 
     @property
@@ -77,10 +99,10 @@ class StreamJob:
 class SinkJob:
     """The destination of results. ``aside``: the dead-letter folder; None: a folder in the checkpoint."""
 
-    kind: str = "console"
-    path: str | None = None
+    kind: Sink = "console"
+    path: Text | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    aside: str | None = None
+    aside: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -90,20 +112,22 @@ class Job:
     ``cell`` is the side of the grid cells that partition proximity joins, in units of the positions.
     """
 
-    query: str
+    query: Text
     streams: Mapping[str, StreamJob]
     sink: SinkJob = SinkJob()
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    checkpoint: str | None = None
-    engine: str = "spark"
-    split: str = "restless"
-    buckets: int = DEFAULT_BUCKETS
+    checkpoint: Text | None = None
+    engine: Engine = "spark"
+    split: Text = "restless"
+    buckets: Whole = DEFAULT_BUCKETS
     lateness: int = parse_duration(DEFAULT_LATENESS)
     trigger: int | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     where: str = "job"
-    cell: float | None = None
-    on_accent: str = "hold"  # or abort: the job ends where an operator would have to hold an accent
+    cell: Size | None = None
+    on_accent: Literal["hold", "abort"] = (
+        "hold"  # or abort: the job ends where an operator would have to hold an accent
+    )
 
     @property
     def aside(self) -> str | None:

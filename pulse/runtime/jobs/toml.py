@@ -25,28 +25,25 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
 from pulse.operators.inversion import split_heuristics
 from pulse.runtime.accents.declared_options import DeclaredKeysError, Keys, declared_keys
-from pulse.runtime.jobs.spec import DEFAULT_BUCKETS, DEFAULT_LATENESS, is_path
+from pulse.runtime.jobs.secrets import check_secrets
+from pulse.runtime.jobs.spec import DEFAULT_LATENESS, Engine, Format, is_path
 from pulse.runtime.jobs.spec import Job as Job
 from pulse.runtime.jobs.spec import SinkJob as SinkJob
 from pulse.runtime.jobs.spec import StreamJob as StreamJob
 from pulse.runtime.jobs.toml_tables import JobError as JobError
-from pulse.runtime.jobs.toml_tables import JobTable, checked, option
+from pulse.runtime.jobs.toml_tables import JobTable, option
 from pulse.stream.accents.policy import Policy
 from pulse.validation.revisions.history import BY_RADIUS
 
-SOURCES = ("files", "kafka", "socket", "rate", "frame")
-FORMATS = ("parquet", "csv", "json")
-SINKS = ("console", "parquet", "kafka", "alert", "none")
-ENGINES = ("spark", "local")
-ON_ACCENT = ("hold", "abort")
+ENGINES = get_args(Engine)
 
 
 def read_job(file: str | Path) -> Job:
@@ -66,31 +63,27 @@ def read_job(file: str | Path) -> Job:
 def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path = ".") -> Job:
     """Make a job from nested tables; relative paths are relative to ``folder``."""
     folder = Path(folder)
-    top = JobTable(where, "", values, (*_names(Job, "where"), "watermark"))
+    top = JobTable(where, "", values, Job, but="where", more=("watermark",))
     streams = {
-        name: _stream(JobTable(where, f"streams.{name}", one, _names(StreamJob, "name")), name, folder)
+        name: _stream(JobTable(where, f"streams.{name}", one, StreamJob, but="name"), name, folder)
         for name, one in top.table("streams").items()
     }
     if not streams:
         raise JobError(f"{where}: expected a table [streams.NAME] for each stream of the query, got none")
-    job = Job(
-        query=_query(top.text("query"), where, folder),
+    watermark = top.duration("watermark", parse_duration(DEFAULT_LATENESS), write=DEFAULT_LATENESS)
+    spark = _settings(top.table("spark"))
+    check_secrets(spark, f"{where}, [spark]")
+    job = top.typed(
+        Job,
         streams=streams,
-        sink=_sink(JobTable(where, "sink", top.table("sink"), _names(SinkJob)), folder),
+        sink=_sink(JobTable(where, "sink", top.table("sink"), SinkJob), folder),
         parameters=top.table("parameters"),
-        checkpoint=_path(top.text("checkpoint", None), folder),
-        engine=top.one_of("engine", ENGINES, "spark"),
-        split=top.text("split", "restless"),
-        buckets=top.whole("buckets", DEFAULT_BUCKETS),
-        lateness=top.duration(
-            "lateness", top.duration("watermark", parse_duration(DEFAULT_LATENESS), write=DEFAULT_LATENESS)
-        ),
-        trigger=top.duration("trigger", None),
-        spark=checked(_settings(top.table("spark")), f"{where}, [spark]"),
+        lateness=top.duration("lateness", watermark),
+        trigger=top.duration("trigger"),
+        spark=spark,
         where=where,
-        cell=top.size("cell"),
-        on_accent=top.one_of("on_accent", ON_ACCENT, "hold"),
     )
+    job = replace(job, query=_query(job.query, where, folder), checkpoint=_path(job.checkpoint, folder))
     _check_places(job)
     if job.on_accent != "hold" and not any(one.follows for one in streams.values()):
         raise top.wrong("on_accent", "a stream with 'accents' or 'splits'", "none")
@@ -102,45 +95,32 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
 
 
 def _stream(table: JobTable, name: str, folder: Path) -> StreamJob:
-    source = table.one_of("source", SOURCES)
-    needs_path = source == "files"
-    path = table.text("path", ... if needs_path else None)
-    columns = table.table("columns")
-    for column, type_ in columns.items():
-        if not isinstance(type_, str):
-            raise table.wrong(f"columns.{column}", "a type such as 'double'", repr(type_))
-    model = table.table("model", required=True)
-    for attribute, truth in model.items():
-        if truth not in ("step", "linear", "samples"):
-            raise table.wrong(f"model.{attribute}", "one of step, linear, samples", truth)
-    error = table.any("error")
-    made = StreamJob(
+    made = table.typed(
+        StreamJob,
         name=name,
-        source=source,
-        path=_path(path, folder),
-        format=table.one_of("format", FORMATS, _format(path, source)),
         options=table.options("options"),
-        columns=columns or None,
-        key=table.names("key"),
-        time=table.text("time"),
-        model=model,
-        keep=table.names("keep"),
-        predict=table.one_of("predict", ("hold", "trend"), "hold"),
-        memory=table.whole("memory", 8),
-        max_gap=None if table.duration("max_gap", None) is None else table.any("max_gap"),
-        error=error,
-        horizon=table.duration_text("horizon"),
-        kind=table.text("kind", None),
+        **{"key": (), **table.listed("key", "keep", "adds")},
+        keys=None,
         revisions=_revisions(table),
-        accents=_accents(table, folder),
-        policy=_policy(table),
-        splits=_path(table.text("splits", None), folder),
-        keys=_keys(table, folder),
-        adds=table.names("adds") or None,
+    )
+    for key in ("horizon", "max_gap"):
+        table.duration(key)
+    if made.source == "files" and made.path is None:
+        raise table.wrong("path", "a text", "nothing")
+    if made.source in ("kafka", "socket") and not made.columns:
+        raise table.wrong("columns", f"types by name, as {made.source} does not provide them", "nothing")
+    _check_policy(table)
+    made = replace(
+        made,
+        path=_path(made.path, folder),
+        format=made.format if "format" in table.values else _format(made.path, made.source),
+        columns=made.columns or None,
+        accents=_path(made.accents, folder) if made.accents and is_path(made.accents) else made.accents,
+        splits=_path(made.splits, folder),
+        keys=_keys(table, made.key, folder),
+        adds=made.adds or None,
     )
     _check_accents(table, made)
-    if source in ("kafka", "socket") and not columns:
-        raise table.wrong("columns", f"types by name, as {source} does not provide them", "nothing")
     return made
 
 
@@ -173,7 +153,7 @@ def _reads(source: str, written: str) -> bool:
 def _check_accents(table: JobTable, made: StreamJob) -> None:
     """Check that the keys about accents are consistent."""
     for key in ("policy", "keys", "adds"):
-        if table.any(key) is not None and not made.follows:
+        if table.values.get(key) is not None and not made.follows:
             raise table.wrong(key, "'accents' or 'splits' beside it", "none")
     if made.splits is not None and made.accent_column is not None:
         raise table.wrong(
@@ -186,48 +166,38 @@ def _check_accents(table: JobTable, made: StreamJob) -> None:
             raise table.wrong("adds", f"modelled attributes, {', '.join(made.model)}", repr(name))
 
 
-def _keys(table: JobTable, folder: Path) -> Keys | None:
-    given = table.any("keys")
+def _keys(table: JobTable, key: tuple[str, ...], folder: Path) -> Keys | None:
+    given = table.values.get("keys")
     try:
-        return None if given is None else declared_keys(given, table.names("key"), folder)
+        return None if given is None else declared_keys(given, key, folder)
     except DeclaredKeysError as e:
         expected, _, got = str(e).partition(", got ")
         raise table.wrong("keys", expected, got) from None
 
 
-def _accents(table: JobTable, folder: Path) -> str | None:
-    given: str | None = table.text("accents", None)
-    return _path(given, folder) if given is not None and is_path(given) else given
-
-
-def _policy(table: JobTable) -> Any:
-    given = table.any("policy")
+def _check_policy(table: JobTable) -> None:
+    given = table.values.get("policy")
     try:
         Policy.of(given)
     except (PulseError, AttributeError) as e:
         raise table.wrong(
             "policy", "evolve, exception or ignore, or a table by add, drop and alter", f"{given!r} ({e})"
         ) from None
-    return given
 
 
 def _revisions(table: JobTable) -> int | str | None:
     """Read how long tuples may be revised; with a kind column at least as long as windows reach."""
-    given = table.any("revisions")
-    if given == BY_RADIUS or (given is None and table.any("kind") is not None):
+    given = table.values.get("revisions")
+    if given == BY_RADIUS or (given is None and table.values.get("kind") is not None):
         return BY_RADIUS
-    span: int | None = table.duration("revisions", None, write="10 min")
-    return span
+    return table.duration("revisions", write="10 min")
 
 
 def _sink(table: JobTable, folder: Path) -> SinkJob:
-    kind = table.one_of("kind", SINKS, "console")
-    return SinkJob(
-        kind,
-        _path(table.text("path", ... if kind == "parquet" else None), folder),
-        table.options("options"),
-        _path(table.text("aside", None), folder),
-    )
+    made = table.typed(SinkJob, options=table.options("options"))
+    if made.kind == "parquet" and made.path is None:
+        raise table.wrong("path", "a text", "nothing")
+    return replace(made, path=_path(made.path, folder), aside=_path(made.aside, folder))
 
 
 def _query(given: str, where: str, folder: Path) -> str:
@@ -245,12 +215,11 @@ def _path(given: str | None, folder: Path) -> str | None:
     return str((folder / given).absolute())
 
 
-def _format(path: str | None, source: str) -> str:
+def _format(path: str | None, source: str) -> Format:
     """Infer the format from the path's ending; else JSON for sources of lines, Parquet for others."""
     ending = Path(path).suffix.lstrip(".").lower() if path else ""
-    if ending in FORMATS:
-        return ending
-    return "json" if source in ("kafka", "socket") else "parquet"
+    known: dict[str, Format] = {one: one for one in get_args(Format)}
+    return known.get(ending, "json" if source in ("kafka", "socket") else "parquet")
 
 
 def _settings(table: Mapping[str, Any], prefix: str = "spark") -> dict[str, str]:
@@ -263,8 +232,3 @@ def _settings(table: Mapping[str, Any], prefix: str = "spark") -> dict[str, str]
         else:
             found[name] = option(value)
     return found
-
-
-def _names(of: type, *but: str) -> tuple[str, ...]:
-    """Return the keys of a table: the fields of its job class, except those a file does not set."""
-    return tuple(one.name for one in fields(of) if one.name not in but)

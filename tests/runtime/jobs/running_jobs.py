@@ -90,10 +90,10 @@ def arrive(folder: Path, number: int, table: pa.Table) -> Path:
     return file
 
 
-def of_files(**said: Any) -> dict[str, Any]:
+def of_files(**reported: Any) -> dict[str, Any]:
     """A stream of the files in ``in``, one a batch."""
     first = {"source": "files", "path": "in", "time": "t", "options": {"maxFilesPerTrigger": 1}}
-    return {**first, **said}
+    return {**first, **reported}
 
 
 def job_on(folder: Path, query: str, streams: Mapping[str, Mapping[str, Any]], **more: Any) -> Job:
@@ -154,8 +154,8 @@ def final(
             else:
                 assert at not in held
                 h = step / 2 + 0.137 - ref
-                said = None if value is None else sum(c * h**i for i, c in enumerate(row[value]))
-                held[at] = (row["certainty"], said if said is None else float(f"{said:.6f}"))
+                reported = None if value is None else sum(c * h**i for i, c in enumerate(row[value]))
+                held[at] = (row["certainty"], reported if reported is None else float(f"{reported:.6f}"))
     return held
 
 

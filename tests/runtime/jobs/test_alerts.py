@@ -18,7 +18,7 @@ from tests.runtime.jobs.climbing import moving_stream
 
 SECOND = 1_000_000
 PAIR = (("V", ((0, 0),)), ("V", ((0, 1),)))
-Said = list[tuple[str, str, float | None]]
+Reported = list[tuple[str, str, float | None]]
 
 
 def changes(*rows: tuple[str, float, float, str]) -> pa.Table:
@@ -41,46 +41,51 @@ def seen(**seconds: float) -> Seen:
     return Seen(PAIR, {("V", 0): {(key,): int(t * SECOND) for key, t in seconds.items()}})
 
 
-def said(alerts: Alerts, table: pa.Table, now: float, newest: Seen | None) -> Said:
+def reported(alerts: Alerts, table: pa.Table, now: float, newest: Seen | None) -> Reported:
     return [(one.what, one.certainty, one.lead) for one in alerts.take(table, int(now * SECOND), newest)]
 
 
 def test_an_alert_comes_true_when_tuples_of_every_key_confirm_it() -> None:
     alerts = Alerts(("one", "other"))
-    assert said(alerts, changes(("+I", 60, 90, "certain")), 10, seen(a=10, b=10)) == [
+    assert reported(alerts, changes(("+I", 60, 90, "certain")), 10, seen(a=10, b=10)) == [
         ("predicted", "certain", None)
     ]
-    assert said(alerts, changes(), 70, seen(a=70, b=40)) == []  # b has not been heard of
-    assert said(alerts, changes(), 100, seen(a=100, b=40, c=100)) == []
-    assert said(alerts, changes(), 110, seen(a=100, b=60)) == [("came true", "certain", 50.0)]
-    assert said(alerts, changes(), 120, seen(a=120, b=120)) == []
+    assert reported(alerts, changes(), 70, seen(a=70, b=40)) == []  # b has not reported yet
+    assert reported(alerts, changes(), 100, seen(a=100, b=40, c=100)) == []
+    assert reported(alerts, changes(), 110, seen(a=100, b=60)) == [("came true", "certain", 50.0)]
+    assert reported(alerts, changes(), 120, seen(a=120, b=120)) == []
     assert (alerts.held, alerts.known, alerts.sure) == ({}, {}, {})
 
 
 def test_an_alert_that_no_tuple_confirms_expires() -> None:
     alerts = Alerts(("one", "other"))
-    said(alerts, changes(("+I", 60, 90, "certain")), 10, seen(a=10, b=10))
-    assert said(alerts, changes(), 80, seen(c=80)) == []
-    gone = said(alerts, changes(("-D", 60, 90, "certain")), 130, seen(c=130))
+    reported(alerts, changes(("+I", 60, 90, "certain")), 10, seen(a=10, b=10))
+    assert reported(alerts, changes(), 80, seen(c=80)) == []
+    gone = reported(alerts, changes(("-D", 60, 90, "certain")), 130, seen(c=130))
     assert gone == [("unconfirmed", "certain", None)]
     assert (alerts.held, alerts.known, alerts.sure) == ({}, {}, {})
 
 
 def test_tuples_that_tell_otherwise_withdraw_it() -> None:
     alerts = Alerts(("one", "other"))
-    said(alerts, changes(("+I", 60, 90, "certain")), 10, seen(a=10, b=10))
-    assert said(alerts, changes(), 80, seen(a=80, b=40)) == []
-    gone = said(alerts, changes(("-D", 60, 90, "certain")), 85, seen(a=80, b=85))
+    reported(alerts, changes(("+I", 60, 90, "certain")), 10, seen(a=10, b=10))
+    assert reported(alerts, changes(), 80, seen(a=80, b=40)) == []
+    gone = reported(alerts, changes(("-D", 60, 90, "certain")), 85, seen(a=80, b=85))
     assert gone == [("withdrawn", "certain", None)]
 
 
-def test_what_only_may_hold_is_not_said_to_hold() -> None:
+def test_what_only_may_hold_is_not_reported_to_hold() -> None:
     alerts = Alerts(("one", "other"))
     first = changes(("+I", 0, 5, "possible"), ("+I", 5, 7, "likely"), ("+I", 7, 9, "certain"))
-    assert said(alerts, first, 8, seen(a=8, b=8)) == [("holds", "likely", 0.0), ("may hold", "possible", 0.0)]
+    assert reported(alerts, first, 8, seen(a=8, b=8)) == [
+        ("holds", "likely", 0.0),
+        ("may hold", "possible", 0.0),
+    ]
     alerts = Alerts(("one", "other"))
-    assert said(alerts, changes(("+I", 60, 90, "possible")), 10, None) == [("predicted", "possible", None)]
-    assert said(alerts, changes(), 61, None) == [("may hold", "possible", 50.0)]
+    assert reported(alerts, changes(("+I", 60, 90, "possible")), 10, None) == [
+        ("predicted", "possible", None)
+    ]
+    assert reported(alerts, changes(), 61, None) == [("may hold", "possible", 50.0)]
 
 
 def test_the_text_says_how_certain_it_is_and_from_when_on() -> None:
@@ -95,7 +100,7 @@ def test_the_text_says_how_certain_it_is_and_from_when_on() -> None:
 
 
 def approaching(folder: Path, *, again: bool) -> list[dict[str, Any]]:
-    """Two vessels that last report long before they come near, beside one that goes on; what is said of the two."""
+    """Two vessels that last report long before they come near, beside one that goes on; what is reported of the two."""
     (folder / "in").mkdir()
     for number in range(60):
         rows = [("c", number * 20.0, 9e5, 0.0)]

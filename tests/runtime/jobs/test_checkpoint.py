@@ -57,15 +57,15 @@ def test_runs_go_on_where_the_last_one_ended(tmp_path: Path) -> None:
         part(tmp_path / "in", number)
         prediction = run_local(job(tmp_path / "by_and_by"), on_status=statuses.append)
     whole = run_local(replace(job(tmp_path / "at_once"), checkpoint=None))
-    told = read_changes(tmp_path / "by_and_by" / "out")
-    assert told.num_rows > 10
-    assert told.equals(read_changes(tmp_path / "at_once" / "out"))
+    details = read_changes(tmp_path / "by_and_by" / "out")
+    assert details.num_rows > 10
+    assert details.equals(read_changes(tmp_path / "at_once" / "out"))
     assert prediction.results().equals(whole.results())
     assert [one.tally.tuples for one in statuses] == [20, 22, 22, 22]
     assert prediction.tally == whole.tally
     again = run_local(job(tmp_path / "by_and_by"))
     assert again.results().equals(whole.results())
-    assert read_changes(tmp_path / "by_and_by" / "out").equals(told)
+    assert read_changes(tmp_path / "by_and_by" / "out").equals(details)
 
 
 def test_a_batch_that_was_given_up_is_run_again_with_its_files(tmp_path: Path) -> None:

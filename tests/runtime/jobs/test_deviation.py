@@ -115,11 +115,11 @@ def test_a_root_that_is_really_negative_names_what_was_written() -> None:
     for ask in (answer.tuples, answer.segments):
         with pytest.raises(DomainError) as e:
             ask()
-        said = str(e.value)
-        assert "sqrt(((avg_price - max_price) - 1))" in said
-        assert "S.symbol='a'" in said
-        assert "symbol_2" not in said
-        assert "#" not in said
+        reported = str(e.value)
+        assert "sqrt(((avg_price - max_price) - 1))" in reported
+        assert "S.symbol='a'" in reported
+        assert "symbol_2" not in reported
+        assert "#" not in reported
 
 
 @pytest.mark.parametrize("error", ["1%", "0.03", 0])

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def job_in(folder: Path, **more: Any) -> Job:
-    """The job in process, with a checkpoint ``state``, if nothing else is said, and results in ``out``."""
+    """The job in process, with a checkpoint ``state``, unless options differ, and results in ``out``."""
     return climbing_job(folder, **{"engine": "local", "checkpoint": "state", **more})
 
 
@@ -48,7 +48,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_second_run_is_refused_and_told_who_has_the_checkpoint(folder: Path, kept: bool) -> None:
+def test_a_second_run_is_refused_and_reported_who_has_the_checkpoint(folder: Path, kept: bool) -> None:
     job = job_in(folder) if kept else climbing_job(folder, engine="local")
     refused: list[CheckpointInUseError] = []
 
@@ -183,7 +183,7 @@ def test_alerts_and_rows_set_aside_belong_to_a_job_as_well(folder: Path) -> None
 def test_results_that_say_nothing_of_their_job_are_taken_over_with_their_checkpoint_only(
     folder: Path,
 ) -> None:
-    """Both were written before folders said whose they are."""
+    """Both were written before folders recorded whose they are."""
     run_local(job_in(folder))
     (folder / "out" / RESULTS).unlink()
     with pytest.raises(OthersResultsError, match="of an unknown job"):

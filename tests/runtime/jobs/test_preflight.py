@@ -58,8 +58,8 @@ def test_a_checkpoint_of_the_other_engine_is_refused_before_spark_starts(tmp_pat
         'key = "symbol"\ntime = "t"\nmodel = { price = "step" }\nerror = "1%"\nhorizon = "60 s"\n'
         '[sink]\nkind = "parquet"\npath = "out"\n'
     )
-    told = CliRunner().invoke(app, ["run", str(file), "--engine", "spark", "--once"])
-    assert isinstance(told.exception, CheckpointError)
+    details = CliRunner().invoke(app, ["run", str(file), "--engine", "spark", "--once"])
+    assert isinstance(details.exception, CheckpointError)
 
 
 @pytest.mark.usefixtures("without_spark")

@@ -1,4 +1,4 @@
-"""What a job has said, read again: in order, in pieces, and only what is whole."""
+"""What a job has emitted, read again: in order, in pieces, and only what is whole."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.runtime.jobs.test_checkpoint import job, part
 SECOND = 1_000_000
 
 
-def rows(*said: tuple[str, float, float], key: str = "a") -> pa.Table:
+def rows(*reported: tuple[str, float, float], key: str = "a") -> pa.Table:
     """A changelog of one key whose value is 1."""
-    kinds, lo, hi = zip(*said, strict=True)
-    n = len(said)
+    kinds, lo, hi = zip(*reported, strict=True)
+    n = len(reported)
     return pa.table(
         {
             "id": [key] * n,
@@ -53,8 +53,8 @@ def written(folder: Path, *batches: pa.Table) -> Path:
 
 
 def test_batches_come_in_order_and_from_the_end(tmp_path: Path) -> None:
-    said = [rows(("+I", i, i + 1)) for i in range(12)]
-    folder = written(tmp_path / "out", *said)
+    reported = [rows(("+I", i, i + 1)) for i in range(12)]
+    folder = written(tmp_path / "out", *reported)
     forth = [part.column("batch").to_pylist() for part in change_batches(folder)]
     assert forth == [[i] for i in range(12)]
     assert [part.column("batch").to_pylist() for part in change_batches(folder, newest_first=True)] == forth[
@@ -99,21 +99,21 @@ def test_what_was_taken_back_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
         return apply_changes(changes)
 
     monkeypatch.setattr(result_log, "apply_changes", counted)
-    said = [rows(("+I", 0, 1), ("-D", 0, 1)) for _ in range(50)] + [rows(("+I", 0, 1))]
-    assert replay_changes(iter(said)).num_rows == 1
+    reported = [rows(("+I", 0, 1), ("-D", 0, 1)) for _ in range(50)] + [rows(("+I", 0, 1))]
+    assert replay_changes(iter(reported)).num_rows == 1
     assert len(sizes) > 5
     assert max(sizes) <= 12
 
 
-def test_nothing_was_said_yet(tmp_path: Path) -> None:
+def test_nothing_was_reported_yet(tmp_path: Path) -> None:
     assert read_changes(tmp_path).num_columns == read_holds(tmp_path).num_columns == 0
 
 
 def test_rows_of_a_stretch_of_time() -> None:
-    said = rows(("+I", 0, 2), ("+I", 2, 4), ("+I", 4, 4), ("+I", 4, 6))
+    reported = rows(("+I", 0, 2), ("+I", 2, 4), ("+I", 4, 4), ("+I", 4, 6))
 
     def lo(*bounds: Any) -> list[float]:
-        return [float(one) for one in rows_between(said, *bounds).column("lo").to_pylist()]
+        return [float(one) for one in rows_between(reported, *bounds).column("lo").to_pylist()]
 
     assert lo(None, None) == [0, 2, 4, 4]
     assert lo(2 * SECOND, None) == [2, 4, 4]

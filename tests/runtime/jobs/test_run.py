@@ -131,15 +131,15 @@ def test_a_sampling_clause_is_refused(session: pulse.Session, tmp_path: Path, en
         predictor_of(job, dealt=engine == "spark")
 
 
-def test_batches_are_told_with_their_time(session: pulse.Session, tmp_path: Path) -> None:
+def test_batches_are_reported_with_their_time(session: pulse.Session, tmp_path: Path) -> None:
     """So that alerts know how late it is also where nothing changed."""
     climbing(tmp_path / "in")
-    alerts, said, batches, figures = Alerts(("id",)), [], list[JobBatch](), list[int]()
+    alerts, reported, batches, figures = Alerts(("id",)), [], list[JobBatch](), list[int]()
 
     def listen(batch: JobBatch) -> None:
         batches.append(batch)
         assert batch.now is not None
-        said.extend(alerts.take(batch.changes, batch.now))
+        reported.extend(alerts.take(batch.changes, batch.now))
 
     def note(status: Status) -> None:
         figures.append(status.tally.tuples)
@@ -149,7 +149,7 @@ def test_batches_are_told_with_their_time(session: pulse.Session, tmp_path: Path
         (0, 2, 9_000_000),
         (1, 0, 19_000_000),
     ]
-    assert [one.what for one in said] == ["predicted", "came true"]
+    assert [one.what for one in reported] == ["predicted", "came true"]
     assert figures == [10, 20]
 
 
@@ -176,7 +176,7 @@ def test_in_the_background_until_it_is_stopped(session: pulse.Session, tmp_path:
     assert run.changes().num_rows == 2
 
 
-def test_what_goes_wrong_in_the_background_is_said_to_who_waits(
+def test_what_goes_wrong_in_the_background_is_reported_to_who_waits(
     session: pulse.Session, tmp_path: Path
 ) -> None:
     climbing(tmp_path / "in", files=1)

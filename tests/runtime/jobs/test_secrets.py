@@ -62,9 +62,16 @@ def test_a_job_in_process_keeps_no_secret(
     made = job(tmp_path)
     with caplog.at_level(logging.DEBUG):
         run_local(made)
-    said = capfd.readouterr()
+    reported = capfd.readouterr()
     predictor = predictor_of(made)
-    for text in (said.out, said.err, caplog.text, repr(made), str(made.fingerprint()), repr(predictor)):
+    for text in (
+        reported.out,
+        reported.err,
+        caplog.text,
+        repr(made),
+        str(made.fingerprint()),
+        repr(predictor),
+    ):
         assert SECRET not in text
     assert SECRET.encode() not in pickle.dumps((made, predictor))
     assert (tmp_path / "checkpoint" / "local" / "state").is_file()
@@ -99,13 +106,13 @@ def test_a_job_on_spark_keeps_no_secret(
     finally:
         for name, value in before.items():
             spark.conf.unset(name) if value is None else spark.conf.set(name, value)
-    said = capfd.readouterr()
-    assert SECRET not in said.out + said.err
+    reported = capfd.readouterr()
+    assert SECRET not in reported.out + reported.err
     assert any((tmp_path / "checkpoint" / "spark").iterdir())
     assert not files_with(tmp_path, SECRET)
 
 
-def test_a_setting_that_stays_is_not_told_if_it_is_secret(
+def test_a_setting_that_stays_is_not_reported_if_it_is_secret(
     spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     from pulse.runtime.spark.session import session
@@ -207,7 +214,9 @@ def test_every_table_of_a_job_is_looked_at(table: str, tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_name_that_the_environment_lacks_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_name_that_the_environment_lacks_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("PULSE_TEST_SECRET")
     with pytest.raises(
         SecretError, match="needs PULSE_TEST_SECRET, which is not set in the environment; export"

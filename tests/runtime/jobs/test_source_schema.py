@@ -1,4 +1,4 @@
-"""Types that files told once are kept with the checkpoint: a job goes on with them whatever becomes of the files."""
+"""Types that files reported once are kept with the checkpoint: a job goes on with them whatever becomes of the files."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_types_stay_those_of_the_first_file(tmp_path: Path) -> None:
     first.unlink()
     text(tmp_path / "in", "1.csv", HEAD, line(1, 1), at=1001)
     text(tmp_path / "in", "2.csv", HEAD, line(2, "x1"), at=1002)
-    said: list[Status] = []
-    run_local(text_job(tmp_path), on_status=said.append)
-    assert (said[-1].tally.tuples, said[-1].tally.aside) == (2, 0)
+    reported: list[Status] = []
+    run_local(text_job(tmp_path), on_status=reported.append)
+    assert (reported[-1].tally.tuples, reported[-1].tally.aside) == (2, 0)
 
 
 def test_listing_what_was_found_is_no_other_job(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_what_cannot_be_written_is_only_there(tmp_path: Path) -> None:
     }
     assert (
         type_names(stream, pa.schema({**own, "v": pa.list_(pa.float64())})) is None
-    )  # which is said elsewhere
+    )  # which other tests check
     assert type_names(stream, pa.schema({"id": pa.string()})) is None
 
 

@@ -1,4 +1,4 @@
-"""Job files: what they mean, and what is said of those that mean nothing."""
+"""Job files: what they mean, and what is reported of those that mean nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def values(**stream: Any) -> dict[str, Any]:
     return {"query": "select x from S", "streams": {"S": {**known, **stream}}}
 
 
-def test_a_slip_in_a_key_that_is_needed_is_said_to_be_one() -> None:
+def test_a_slip_in_a_key_that_is_needed_is_reported_to_be_one() -> None:
     wrong = values(horizn="60 s")
     del wrong["streams"]["S"]["horizon"]
     with pytest.raises(JobError, match=r"unknown 'horizn' in \[streams.S\]; did you mean 'horizon'\?$"):
@@ -93,7 +93,7 @@ def test_a_query_may_lie_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reported"),
     [
         ({"sorce": "files"}, r"unknown 'sorce' in \[streams.S\]; did you mean 'source'\?"),
         ({"zzz": 1}, r"unknown 'zzz' in \[streams.S\]; there are source, key, time"),
@@ -104,25 +104,26 @@ def test_a_query_may_lie_in_a_file(tmp_path: Path) -> None:
         ({"horizon": "soon"}, r"\[streams.S\], 'horizon': expected a duration such as '10 s', got 'soon'"),
         ({"horizon": None}, r"'horizon': expected a duration such as '60 s'.*got nothing"),
         ({"model": {}}, r"'model': expected a table, got nothing"),
-        ({"model": {"x": "stairs"}}, r"'model.x': expected one of step, linear, samples, got stairs"),
-        ({"key": [1]}, r"'key': expected a name or a list of names, got \[1\]"),
+        ({"model": {"x": "stairs"}}, r"'model.x': expected one of step, linear, samples, got 'stairs'"),
+        ({"key": [1]}, r"'key\[0\]': expected a name, got 1"),
+        ({"key": 1}, r"'key': expected a name or a list of names, got 1"),
         ({"path": None}, r"'path': expected a text, got nothing"),
         ({"memory": 0}, r"'memory': expected a whole number above 0, got 0"),
         ({"predict": "guess"}, r"'predict': expected one of hold, trend"),
         ({"time": 3}, r"'time': expected a text, got 3"),
     ],
 )
-def test_what_is_wrong_with_a_stream_is_said(change: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_with_a_stream_is_reported(change: dict[str, Any], reported: str) -> None:
     given = values(**change)
     for key, value in change.items():
         if value is None:
             del given["streams"]["S"][key]
-    with pytest.raises(JobError, match=said):
+    with pytest.raises(JobError, match=reported):
         job_of(given)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reported"),
     [
         ({"streams": {}}, r"expected a table \[streams.NAME\]"),
         ({"split": "even"}, "there is no split 'even'; there are"),
@@ -135,8 +136,8 @@ def test_what_is_wrong_with_a_stream_is_said(change: dict[str, Any], said: str) 
         ({"chekpoint": "x"}, "unknown 'chekpoint' in the job; did you mean 'checkpoint'"),
     ],
 )
-def test_what_is_wrong_with_a_job_is_said(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(JobError, match=said):
+def test_what_is_wrong_with_a_job_is_reported(change: dict[str, Any], reported: str) -> None:
+    with pytest.raises(JobError, match=reported):
         job_of({**values(), **change})
 
 

@@ -99,10 +99,10 @@ def revised(rows: list[Tuple], rng: random.Random, n: int) -> tuple[list[Tuple],
 
 
 def log_table(model: Model, log: list[tuple[str, Tuple]]) -> pa.Table:
-    told = table_of([row for _, row in log])
-    told = told.add_column(0, "kind", pa.array([kind for kind, _ in log]))
-    told = told.add_column(1, "known", pa.nulls(len(log), pa.timestamp("us")))
-    return told.select(revision_schema(model.schema).names).cast(revision_schema(model.schema))
+    details = table_of([row for _, row in log])
+    details = details.add_column(0, "kind", pa.array([kind for kind, _ in log]))
+    details = details.add_column(1, "known", pa.nulls(len(log), pa.timestamp("us")))
+    return details.select(revision_schema(model.schema).names).cast(revision_schema(model.schema))
 
 
 def asked(rows: list[Tuple], regions: list[tuple[str, int, int]], neighbours: int) -> list[Tuple]:
@@ -183,7 +183,7 @@ def test_neighbours_across_silences(tmp_path: Path, seed: int) -> None:
         )
 
 
-def test_what_is_appended_is_kept_as_before_if_nothing_is_said(tmp_path: Path) -> None:
+def test_what_is_appended_is_kept_as_before_if_nothing_is_reported(tmp_path: Path) -> None:
     session, out, rng = pulse.Session(engine="local"), tmp_path / "m", random.Random(1)
     first, second = feed(rng, 30), feed(rng, 30, start=20)
     session.fit(table_of(first), **ASKED, out=out, keep_tuples=True)

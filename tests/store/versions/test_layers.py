@@ -126,9 +126,9 @@ def test_models_with_layers_have_a_format_that_older_readers_refuse(tmp_path: Pa
     import json
 
     model = fitted(tmp_path / "m", "abc", 9)
-    told = json.loads(model.manifest.to_json())
-    assert told["format_version"] == 1
-    assert "layers" not in told["files"][0]
+    details = json.loads(model.manifest.to_json())
+    assert details["format_version"] == 1
+    assert "layers" not in details["files"][0]
     revised = revise(model, Oracle(rows_of(model.read())), random.Random(1))
     assert json.loads(revised.manifest.to_json())["format_version"] == 2
     assert json.loads(compact(revised).manifest.to_json())["format_version"] == 1
@@ -195,10 +195,10 @@ def test_rounds_become_one_layer(tmp_path: Path) -> None:
         return Round(batch_of(model, old), batch_of(model, new), known, known)
 
     layer = fold([step([base], [one], 5), step([one], [two], 7), step([two], [], 7)])
-    told = layer.select(["kind", "_known_from", "_known_to"]).cast(
+    details = layer.select(["kind", "_known_from", "_known_to"]).cast(
         pa.schema([("kind", pa.string()), ("_known_from", pa.int64()), ("_known_to", pa.int64())])
     )
-    assert told.to_pylist() == [
+    assert details.to_pylist() == [
         {"kind": "-D", "_known_from": 5, "_known_to": None},
         {"kind": "+I", "_known_from": 5, "_known_to": 7},
     ]
