@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Expression, columns_of
 from pulse.operators.expressions.affine_image import affine_image
-from pulse.stream.descriptions.value_sets import NOTHING, UNDEFINED, Cut, ValueSet
+from pulse.stream.descriptions.value_sets import ValueSet
 from pulse.stream.propagation.frame import Names, Tumbling
 from pulse.stream.propagation.signature import Signature
 from pulse.stream.units.affine import IDENTITY, Affine
@@ -94,23 +94,8 @@ class SlidingHandling(Tumbling):
 
     def touched(self, times: ValueSet) -> ValueSet:
         """Return the closing times whose window intersects a set of times."""
-        found = UNDEFINED if times.null else NOTHING
-        for low, high in times.intervals():
-            first: Cut | None = None if low is None else (low[0], 1)
-            found = found.union(_between(first, None if high is None else (high[0] + self.size, high[1])))
-        return found
+        return times.moved(lambda low: (low[0], 1), lambda high: (high[0] + self.size, high[1]))
 
     def times(self, wids: ValueSet) -> ValueSet:
         """Return the times that the windows of a set of closing times cover."""
-        found = UNDEFINED if wids.null else NOTHING
-        for low, high in wids.intervals():
-            first: Cut | None = None if low is None else (low[0] - self.size, low[1])
-            found = found.union(_between(first, None if high is None else (high[0], 0)))
-        return found
-
-
-def _between(low: Cut | None, high: Cut | None) -> ValueSet:
-    """Return the numbers from cut to cut."""
-    above = ValueSet("", True, False) if low is None else ValueSet.compare(">" if low[1] else ">=", low[0])
-    below = ValueSet("", True, False) if high is None else ValueSet.compare("<=" if high[1] else "<", high[0])
-    return above.intersection(below)
+        return wids.moved(lambda low: (low[0] - self.size, low[1]), lambda high: (high[0], 0))

@@ -18,9 +18,7 @@ class Aggregate(Unary):
 
     # -- rewriting ------------------------------------------------------------------------------------------
 
-    @property
-    def has_equation(self) -> bool:
-        return False
+    has_equation = False
 
     def push(self, predicates: Predicates, push_into: PushInto) -> tuple[Node, Predicates]:
         # Predicates on the output depend on the aggregate; those on time refer to closing times.

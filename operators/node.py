@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
@@ -147,6 +147,11 @@ class Node(Parametric):
         return False
 
     @property
+    def samples_inputs(self) -> bool:
+        """Return whether its samples are computed from those of its inputs, not taken from its segments."""
+        return False
+
+    @property
     def passes_instants(self) -> bool:
         """Return whether tuples of its input at other instants than those of its results have no effect on them."""
         return False
@@ -183,6 +188,8 @@ class Node(Parametric):
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         """Compute the output at multiples of ``every`` (microseconds) since the epoch."""
+        if not self.separates_keys and self.closes and run.carries_instants(self):
+            return replace(sample(run.instants(self, every), every), columns=self.columns)
         return sample(run.segments(self), every)
 
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
@@ -386,6 +393,9 @@ class Node(Parametric):
         """Return the modes of revision it can use, and their conditions, as text."""
         return "upstream", "by replay"
 
+    maintained: ClassVar[type[IncrementalOperator] | None] = None
+    """The operator that maintains its results."""
+
     def incremental(
         self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
     ) -> IncrementalOperator:
@@ -393,7 +403,20 @@ class Node(Parametric):
 
         ``margin``: how much more of its output is requested than can have changed.
         """
-        raise NotImplementedError(f"{type(self).__name__} is not maintained incrementally")
+        if self.maintained is None:
+            raise NotImplementedError(f"{type(self).__name__} is not maintained incrementally")
+        return self.maintained(self, view, possible, inputs, margin)
+
+    def incremental_at_instants(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        """Return the operator that maintains its results at multiples of the view's ``every`` alone.
+
+        Inputs are at these instants too if :attr:`samples_inputs`.
+        """
+        made = self.incremental(view, possible, inputs, margin)
+        made.at_instants = True
+        return made
 
     # -- explain --------------------------------------------------------------------------------------------
 
@@ -418,9 +441,13 @@ PushInto = Callable[[Node, Predicates], Node]
 
 @plan_node
 class Unary(Node):
-    """A node with one input."""
+    """A node with one input, whose columns it has by default."""
 
     input: Node
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -434,6 +461,11 @@ class Unary(Node):
     @property
     def sources(self) -> tuple[Source, ...]:
         return (Source.renamed(0, {name: name for name in self.columns.modelled}),)
+
+    # -- explain --------------------------------------------------------------------------------------------
+
+    def model_of(self, column: str, degrees: Degrees) -> Expression:
+        return self.input.model_of(column, degrees)
 
 
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -26,16 +26,12 @@ from pulse.operators.across.incremental_across import IncrementalAcross
 from pulse.operators.across.inversion import Contributions
 from pulse.operators.aggregate import Aggregate
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.samples import Samples
 from pulse.operators.evaluation import PlanEvaluation
-from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source, Volatilities
 from pulse.operators.node import Duration, Node, is_selective, plan_node, walk
-from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
-from pulse.operators.reach import Reach
 from pulse.operators.relational.exchange import Exchange
 
 
@@ -59,14 +55,15 @@ class Across(Aggregate):
     # -- evaluation -----------------------------------------------------------------------------------------
 
     combines_keys = True
+    of_one_instant = True
 
     @property
     def is_partial(self) -> bool:  # type: ignore[override]
         return self.phase == "partial"
 
     @property
-    def of_one_instant(self) -> bool:
-        return True
+    def samples_inputs(self) -> bool:
+        return self.closes
 
     def operator(self, *, points: bool | None = None) -> AcrossKeys:
         """Return the function's operator over ``points`` or segments; by default over what the input holds."""
@@ -77,11 +74,6 @@ class Across(Aggregate):
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
         # Certainty depends also on the keys that only possibly take part.
         return self.operator().segments(run.segments(self.input, is_selective(self.input) or possible))
-
-    def samples(self, run: PlanEvaluation, every: int) -> Samples:
-        if self.closes and run.carries_instants(self):
-            return replace(sample(run.instants(self, every), every), columns=self.columns)
-        return super().samples(run, every)
 
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
         below = run.instants(self.input, every, possible=is_selective(self.input) or run.possible)
@@ -147,27 +139,11 @@ class Across(Aggregate):
     # -- revisions ------------------------------------------------------------------------------------------
 
     separates_keys = False
-
-    @property
-    def takes_possible(self) -> bool:
-        return True
-
-    @property
-    def is_storable(self) -> bool:
-        return False
-
-    @property
-    def why_not_patched(self) -> str | None:
-        return "all keys of a group contribute to a result; which ones is not stored with it"
-
-    @property
-    def revision_modes(self) -> tuple[str, str]:
-        return "upstream", f"not downstream: {self.why_not_patched}"
-
-    def incremental(
-        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
-    ) -> IncrementalOperator:
-        return IncrementalAcross(self, view, possible, inputs, margin)
+    takes_possible = True
+    is_storable = False
+    why_not_patched = "all keys of a group contribute to a result; which ones is not stored with it"
+    revision_modes = "upstream", f"not downstream: {why_not_patched}"
+    maintained = IncrementalAcross
 
     # -- explain --------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.across.inversion import Contributions
 from pulse.operators.data.grouping import columns_by
 from pulse.operators.data.relation import Relation
-from pulse.operators.inversion.fit import Fit
+from pulse.operators.inversion.fit import UNKNOWN, Fit
+from pulse.operators.inversion.needs import group_max
 from pulse.operators.inversion.sources import Inversion
 
 
@@ -41,7 +42,8 @@ class AcrossKeys:
 
     def has_parts(self, *, in_doubt: bool) -> bool:
         """Return whether partial results can be merged; ``in_doubt``: the set of rows itself may be in doubt."""
-        return True
+        # A mean's bound where some rows are in doubt depends on their values; those of sums and counts combine to a wider one.
+        return self.function != "avg" or not in_doubt
 
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments."""
@@ -51,26 +53,36 @@ class AcrossKeys:
 
     def input_fit(self, fit: Fit) -> Fit:
         """Return the fit of its argument that gives results a required one, for any data."""
-        return Fit(fit.error)
+        return UNKNOWN if self.function == "sum" else Fit(fit.error)
 
     def invert(
         self, inversion: Inversion, found: Contributions, need: FloatArray, volatility: FloatArray | None
     ) -> FloatArray:
-        """Return the needs of its argument per group of the input: here as for a mean.
+        """Return the needs of its argument per group of the input.
 
         ``need`` is per group of the result, ``volatility`` per row of the input.
         """
-        return found.of_total(need, inversion, volatility, mean=True)
+        if self.function in ("min", "max"):
+            return found.of_extremum(need, upper=self.function == "max")
+        return found.of_total(need, inversion, volatility, mean=self.function != "sum")
 
     def volatility(self, values: FloatArray, group: IntArray, groups: int) -> FloatArray:
-        """Return the volatility of each group of the result from those of its keys: here their mean."""
+        """Return the volatility of each group of the result from those of its keys: their largest, sum or mean."""
+        if self.function in ("min", "max"):
+            return group_max(values, group, groups)
         total = np.bincount(group, values, groups).astype(float)
-        return total / np.maximum(np.bincount(group, minlength=groups), 1)
+        return (
+            total if self.function == "sum" else total / np.maximum(np.bincount(group, minlength=groups), 1)
+        )
 
     # -- accents --------------------------------------------------------------------------------------------
 
     def derived_output(self) -> DerivedOutput:
-        """Return how the output follows alterations of the argument: here as the argument itself."""
+        """Return how the output follows alterations of the argument."""
+        if self.function == "count":
+            return DerivedOutput.unaltered(self.output, self.argument)
+        if self.function == "sum":
+            return DerivedOutput.summed(self.output, self.argument)
         return DerivedOutput.aggregated(self.output, self.argument, lambda map: map)
 
     # -- revisions ------------------------------------------------------------------------------------------

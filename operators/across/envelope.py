@@ -36,13 +36,10 @@ from pulse.kernels.polynomial.arithmetic import subtract, taylor_shift
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.across.base import AcrossKeys
-from pulse.operators.across.inversion import Contributions
 from pulse.operators.across.membership import presence
-from pulse.operators.data.grouping import Regrouped, about_own_start, placed, regroup
+from pulse.operators.data.grouping import Regrouped, about_own_start, regroup
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
-from pulse.operators.inversion.needs import group_max
-from pulse.operators.inversion.sources import Inversion
 
 
 @dataclass(frozen=True)
@@ -160,9 +157,8 @@ class Envelope(AcrossKeys):
         err = self._reach(rows, table, cells, row)
         err += np.repeat(self._ties(inputs), np.diff(cells.offsets))
         by = (cells.ref - rows.ref[row]) / MICROSECONDS
-        made = placed(rows, row, (cells.lo + by, cells.hi + by), inputs.keys, cells.offsets)
         made = replace(
-            made,
+            rows._pick(row, inputs.keys, cells.offsets, lo=cells.lo + by, hi=cells.hi + by),
             columns=self.columns(relation.columns),
             err={self.output: err},
             certainty=presence(source[:, 2] >= 0, source[:, 0] >= 0),
@@ -184,16 +180,6 @@ class Envelope(AcrossKeys):
             far = sign * (high if sign > 0.0 else low) if f == 1 else -sign * (low if sign > 0.0 else high)
             off = np.maximum(off, np.where((cells.index[:, f] >= 0) & there, far, 0.0))
         return off
-
-    # -- inversion ------------------------------------------------------------------------------------------
-
-    def invert(
-        self, inversion: Inversion, found: Contributions, need: FloatArray, volatility: FloatArray | None
-    ) -> FloatArray:
-        return found.of_extremum(need, upper=self.function == "max")
-
-    def volatility(self, values: FloatArray, group: IntArray, groups: int) -> FloatArray:
-        return group_max(values, group, groups)
 
 
 class _Found(NamedTuple):
@@ -227,7 +213,7 @@ def _shifted(inputs: Regrouped, name: str, chosen: IntArray, sign: float, upper:
 
 def _moved_outwards(values: FloatArray, by: FloatArray) -> FloatArray:
     """Return ``values + by``, or the next number in the direction of ``by`` where rounding fell short of the exact sum."""
-    moved, lost = _sum(values, by)
+    moved, lost = two_sum(values, by)
     return np.where(lost * np.sign(by) > 0.0, np.nextafter(moved, np.copysign(np.inf, by)), moved)
 
 
@@ -239,12 +225,12 @@ def _difference_range(
     The ties cover the rounding of other differences.
     """
     low, high, _ = bounds(subtract(a, b), lo, hi)
-    _, lost = _sum(a[:, 0], -b[:, 0])
+    _, lost = two_sum(a[:, 0], -b[:, 0])
     low = np.where(lost < 0.0, np.nextafter(low, -np.inf), low)
     return low, np.where(lost > 0.0, np.nextafter(high, np.inf), high)
 
 
-def _sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def two_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return ``a + b`` and its rounding error, the exact sum minus the result (Knuth's two-sum)."""
     total: FloatArray = a + b
     part = total - a
@@ -311,8 +297,7 @@ def _functions(inputs: Regrouped) -> Regrouped:
     counts = np.zeros((rows.groups, 2), np.int64)
     np.add.at(counts, (rows.group, point.astype(np.int64)), 1)
     offsets = np.concatenate(([0], np.cumsum(counts.ravel())))
-    span = rows.lo[order], rows.hi[order]
-    return Regrouped(placed(rows, order, span, (), offsets), inputs.keys, 2 * inputs.groups)
+    return Regrouped(rows._pick(order, (), offsets), inputs.keys, 2 * inputs.groups)
 
 
 def _equal_within(values: FloatArray, group: IntArray, groups: int) -> bool:

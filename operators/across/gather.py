@@ -30,15 +30,8 @@ class Gather(AcrossKeys):
         """Collect the points of each group, sorted by time."""
         names = relation.columns.key_names
         keys = tuple(relation.keys[names.index(name)] for name in names if name in self.by)
-        bare = replace(
-            relation,
-            columns=self.columns(relation.columns),
-            keys=keys,
-            models={self.output: relation.models[self.source]},
-            err={self.output: relation.err[self.source]},
-            drift={},
-            unmodelled={},
-        )
+        bare = relation.only(self.columns(relation.columns), {self.output: self.source})
+        bare = replace(bare, keys=keys, drift={})
         if not keys:
             bare = replace(bare, offsets=np.array([0, len(bare)], np.int64))
         return bare.merged()

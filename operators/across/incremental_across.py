@@ -17,6 +17,7 @@ from pulse.operators.incremental.derived_keys import DerivedKeys
 
 if TYPE_CHECKING:
     from pulse.operators.across.across import Across
+    from pulse.operators.across.base import AcrossKeys
 
 STRETCH = "#stretch"
 """A key column that separates stretches, and old and new, while groups are formed."""
@@ -34,12 +35,15 @@ class IncrementalAcross(DerivedKeys):
             column for name, column in zip(names, self.inputs[0].keys(), strict=True) if name in wanted
         )
 
+    def _operator(self, node: Across) -> AcrossKeys:
+        return node.operator(points=True if self.at_instants else None)
+
     def change(self) -> Delta:
         return self.changed(UPSTREAM)
 
     def replay(self, stretches: KeyRanges) -> BeforeAfter:
         found, of = self._members(stretches)
-        if self.node.operator().needs_whole_rows and len(found.relation):
+        if self._operator(self.node).needs_whole_rows and len(found.relation):
             # A row of an envelope is whole only if all rows that it may be part of are known over their full time.
             start, end = stretches.start.copy(), stretches.end.copy()
             first, last = extents(found.relation)
@@ -78,7 +82,7 @@ class IncrementalAcross(DerivedKeys):
             keys=(pa.array(numbers), *chosen.keys),
         )
         node = replace(self.node, by=(STRETCH, *self.node.by))
-        made = node.operator().segments(keyed)
+        made = self._operator(node).segments(keyed)
         found = made.keys[0].to_numpy()
         # A number without results has a group without rows.
         counts = np.zeros(n, np.int64)

@@ -17,9 +17,9 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.inversion.needs import gather, group_min
 from pulse.operators.inversion.sources import Inversion
 from pulse.operators.inversion.split_heuristics import SplitInput
-from pulse.operators.relational.equi_join import JoinOperator, equal_pairs
+from pulse.operators.relational.equi_join import JoinOperator
 
-_ROW, _OF = "#row", "#output row"
+_ROW = "#row"
 
 
 class Contributions(NamedTuple):
@@ -38,18 +38,14 @@ class Contributions(NamedTuple):
     @classmethod
     def align(cls, argument: str, output: str, below: Relation, above: Relation) -> Contributions:
         """Align input and result in time."""
-        left, right = _single(below, argument, "x", _ROW), _single(above, output, "m", _OF)
-        # Rename the keys: an input's key may have the same name as the result's.
+        # Under aliases: an input's key may have the same name as the result's.
+        left, right = _numbered(below, argument).prefixed("x"), _numbered(above, output).prefixed("m")
         a, b = left.columns, right.columns
-        own = tuple((f"x.{name}", type_) for name, type_ in a.key)
-        result = tuple((f"m.{name}", type_) for name, type_ in b.key)
-        columns = Columns((*own, *result), ("x", "m"), (*a.unmodelled, *b.unmodelled), a.time)
-        equal = tuple((f"x.{name}", f"m.{name}") for name in b.key_names)
-        renamed_left = replace(left, columns=Columns(own, ("x",), a.unmodelled, a.time))
-        renamed_right = replace(right, columns=Columns(result, ("m",), b.unmodelled, b.time))
-        pairs = equal_pairs(renamed_left, renamed_right, equal)
-        cells = JoinOperator(equal, columns).segments(renamed_left, renamed_right, pairs)
-        row, of = cells.unmodelled[_ROW].to_numpy(), cells.unmodelled[_OF].to_numpy()
+        modelled, unmodelled = (*a.modelled, *b.modelled), (*a.unmodelled, *b.unmodelled)
+        columns = Columns((*a.key, *b.key), modelled, unmodelled, a.time)
+        equal = tuple((f"x.{name}", f"m.{name}") for name in above.columns.key_names)
+        cells = JoinOperator(equal, columns).segments(left, right)
+        row, of = (cells.unmodelled[f"{alias}.{_ROW}"].to_numpy() for alias in "xm")
         return cls(argument, output, below, above, cells, row, of)
 
     def of_extremum(self, need: FloatArray, *, upper: bool) -> FloatArray:
@@ -63,7 +59,8 @@ class Contributions(NamedTuple):
         ref, lo, hi = about_own_start(cells.ref, cells.lo, cells.hi)
         near = cells.take(np.arange(len(cells)), ref=ref, lo=lo, hi=hi)
         sign = 1.0 if upper else -1.0
-        gap, _, _ = bounds(sign * subtract(near.models["m"], near.models["x"]), near.lo, near.hi)
+        result, own = near.models[f"m.{self.output}"], near.models[f"x.{self.argument}"]
+        gap, _, _ = bounds(sign * subtract(result, own), near.lo, near.hi)
         return group_min(bound + np.maximum(gap, 0.0), below.group[self.row], below.groups)
 
     def of_total(
@@ -104,14 +101,15 @@ class Contributions(NamedTuple):
         return out
 
 
-def _single(relation: Relation, name: str, as_: str, row: str) -> Relation:
+def _numbered(relation: Relation, name: str) -> Relation:
+    """Return one attribute of a relation, and the number of each row."""
     columns = relation.columns
     return replace(
         relation,
-        columns=Columns(columns.key, (as_,), ((row, pa.int64()),), columns.time),
-        models={as_: relation.models[name]},
-        err={as_: relation.err[name]},
+        columns=Columns(columns.key, (name,), ((_ROW, pa.int64()),), columns.time),
+        models={name: relation.models[name]},
+        err={name: relation.err[name]},
         drift={},
-        unmodelled={row: pa.array(np.arange(len(relation)))},
+        unmodelled={_ROW: pa.array(np.arange(len(relation)))},
         lineage=None,
     )

@@ -29,15 +29,10 @@ from pulse.kernels.pieces.add import add_pieces
 from pulse.kernels.pieces.align import align
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
-from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.across.base import AcrossKeys
-from pulse.operators.across.inversion import Contributions
 from pulse.operators.across.membership import LARGEST, SUMS, mean_bound, member_columns, presence, sum_bound
 from pulse.operators.data.grouping import about_own_start, columns_by, regroup
-from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
-from pulse.operators.inversion.fit import UNKNOWN, Fit
-from pulse.operators.inversion.sources import Inversion
 
 
 @dataclass(frozen=True)
@@ -50,13 +45,8 @@ class Total(AcrossKeys):
         return f"{self.output}#count"
 
     def columns(self, before: Columns) -> Columns:
-        """Return the output columns for an input with these columns."""
         with_count = self.function == "avg" and self.phase == "partial"
         return columns_by(before, self.by, (self.output, self.count) if with_count else (self.output,))
-
-    def has_parts(self, *, in_doubt: bool) -> bool:
-        # A mean's bound where some rows are in doubt depends on their values; those of sums and counts combine to a wider one.
-        return self.function != "avg" or not in_doubt
 
     @property
     def equations(self) -> tuple[str, ...]:
@@ -150,28 +140,6 @@ class Total(AcrossKeys):
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         return replace(rows, keys=keys, offsets=offsets)
 
-    # -- inversion ------------------------------------------------------------------------------------------
-
-    def input_fit(self, fit: Fit) -> Fit:
-        return UNKNOWN if self.function == "sum" else Fit(fit.error)
-
-    def invert(
-        self, inversion: Inversion, found: Contributions, need: FloatArray, volatility: FloatArray | None
-    ) -> FloatArray:
-        return found.of_total(need, inversion, volatility, mean=self.function != "sum")
-
-    def volatility(self, values: FloatArray, group: IntArray, groups: int) -> FloatArray:
-        if self.function == "sum":
-            return np.bincount(group, values, groups).astype(float)
-        return super().volatility(values, group, groups)
-
-    # -- accents --------------------------------------------------------------------------------------------
-
-    def derived_output(self) -> DerivedOutput:
-        if self.function == "avg":
-            return super().derived_output()
-        return DerivedOutput.summed(self.output, self.argument)
-
 
 _ROUNDED = {"err", "up", "down", "up_alone", "down_alone"}
 """Bounds of doubtful members that grow by the rounding of their sums."""
@@ -199,6 +167,8 @@ def _halved(rows: Relation, groups: IntArray, largest: frozenset[str]) -> tuple[
         total, _, column = name.rpartition(" ")
         if column in _ROUNDED:
             err[name] += err[total] + err[f"{total} alone"]
+    present = index >= 0
+    causes = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
     certainty = np.append(rows.certainty, np.uint8(CERTAIN))
     certainty = np.minimum(certainty[one], certainty[other])
     made = replace(
@@ -210,11 +180,6 @@ def _halved(rows: Relation, groups: IntArray, largest: frozenset[str]) -> tuple[
         models=models,
         err={name: err[name] for name in rows.err},
         certainty=certainty,
-        lineage=None if rows.lineage is None else _causes(rows.lineage, index),
+        lineage=None if rows.lineage is None else rows.lineage.gather(causes, index[present]),
     )
     return made, after
-
-
-def _causes(lineage: Lineage, index: IntArray) -> Lineage:
-    present = index >= 0
-    return lineage.gather(np.concatenate(([0], np.cumsum(present.sum(axis=1)))), index[present])

@@ -22,26 +22,17 @@ from pulse.core.instants import split
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans
-from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.across.base import AcrossKeys
-from pulse.operators.across.envelope import Envelope
+from pulse.operators.across.envelope import two_sum
 from pulse.operators.across.gather import Gather
-from pulse.operators.across.inversion import Contributions
 from pulse.operators.across.membership import LARGEST, SUMS, mean_bound, member_columns, sum_bound
-from pulse.operators.across.total import Total
 from pulse.operators.data.relation import Relation
-from pulse.operators.inversion.fit import Fit
-from pulse.operators.inversion.sources import Inversion
 from pulse.operators.windows.tuple_window import PointWindow, point_rounding
 
 
 @dataclass(frozen=True)
 class PointTotal(AcrossKeys):
     """An aggregate of the points at each instant; the partial phase gathers points, the merge those of all parts."""
-
-    def has_parts(self, *, in_doubt: bool) -> bool:
-        # Where rows are in doubt, a mean's bound depends on their values: partial sums and counts would give a far wider one.
-        return self.function != "avg" or not in_doubt
 
     @property
     def equations(self) -> tuple[str, ...]:
@@ -109,41 +100,10 @@ class PointTotal(AcrossKeys):
         members = np.where(of["held"] > 0, of["held"], of["every"])
         return mean_bound(of, values, values) * GROWN + point_rounding(x, values, tail, head, members)
 
-    # -- inversion ------------------------------------------------------------------------------------------
-
-    @property
-    def _over_ranges(self) -> AcrossKeys:
-        """Return the same function over ranges, which inverts bounds likewise."""
-        made = Envelope if self.function in ("min", "max") else Total
-        return made(self.function, self.argument, self.output, self.by, self.phase)
-
-    def input_fit(self, fit: Fit) -> Fit:
-        return self._over_ranges.input_fit(fit)
-
-    def invert(
-        self, inversion: Inversion, found: Contributions, need: FloatArray, volatility: FloatArray | None
-    ) -> FloatArray:
-        return self._over_ranges.invert(inversion, found, need, volatility)
-
-    def volatility(self, values: FloatArray, group: IntArray, groups: int) -> FloatArray:
-        return self._over_ranges.volatility(values, group, groups)
-
-    # -- accents --------------------------------------------------------------------------------------------
-
-    def derived_output(self) -> DerivedOutput:
-        return PointWindow(self.function, self.argument, self.output, 1).derived_output()
-
 
 def _rounded_up(a: FloatArray, b: FloatArray, e: FloatArray) -> FloatArray:
     """Return ``a + b + e`` plus the loss of both additions, so that it is at least the exact sum."""
-    distance, lost = _sum(a, b)
-    total, lost_too = _sum(distance, e)
+    distance, lost = two_sum(a, b)
+    total, lost_too = two_sum(distance, e)
     lost = np.abs(lost) + np.abs(lost_too)
     return np.where(lost > 0.0, np.nextafter(total + lost, np.inf), total)
-
-
-def _sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return ``a + b`` and its rounding error, the exact sum minus the result (Knuth's two-sum)."""
-    total: FloatArray = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)

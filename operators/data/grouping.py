@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -46,31 +45,6 @@ def columns_by(before: Columns, by: Sequence[str], modelled: tuple[str, ...]) ->
     """Return the columns of an aggregate: the key columns in ``by`` and the modelled attributes."""
     key = tuple((n, type_) for n, type_ in before.key if n in by)
     return Columns(key, modelled, (), before.time, before.points)
-
-
-def placed(
-    relation: Relation,
-    rows: IntArray,
-    span: tuple[FloatArray, FloatArray],
-    keys: tuple[pa.Array, ...],
-    offsets: IntArray,
-) -> Relation:
-    """Copy rows in any order into new groups, with new ranges; the drift is dropped."""
-    lo, hi = span
-    return replace(
-        relation,
-        keys=keys,
-        offsets=offsets,
-        ref=relation.ref[rows],
-        lo=lo,
-        hi=hi,
-        models={name: c[rows] for name, c in relation.models.items()},
-        err={name: values[rows] for name, values in relation.err.items()},
-        drift={},
-        certainty=relation.certainty[rows],
-        unmodelled={name: column.take(pa.array(rows)) for name, column in relation.unmodelled.items()},
-        lineage=None if relation.lineage is None else relation.lineage.take(rows),
-    )
 
 
 def about_own_start(ref: IntArray, lo: FloatArray, hi: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:

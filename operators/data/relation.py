@@ -211,7 +211,7 @@ class Relation:
         lo: FloatArray | None = None,
         hi: FloatArray | None = None,
     ) -> Relation:
-        """Copy rows into new groups, with narrower ranges where given."""
+        """Copy rows, in any order, into new groups, with other ranges where given."""
         index = pa.array(rows) if self.unmodelled else None
         return Relation(  # replace() would visit every field, and revisions build many small relations
             columns=self.columns,
@@ -240,28 +240,25 @@ class Relation:
 
     def prefixed(self, alias: str) -> Relation:
         """Rename every attribute to ``alias.attribute``."""
+        return self.renamed(self.columns.prefixed(alias))
 
-        def named(of: Mapping[str, Any]) -> dict[str, Any]:
-            return {f"{alias}.{name}": value for name, value in of.items()}
+    def renamed(self, columns: Columns) -> Relation:
+        """Rename attributes to those of ``columns``, by position; arrays are shared."""
+        if self.columns == columns:
+            return self
+        return self.only(columns, dict(zip(columns.names, self.columns.names, strict=True)))
 
-        return replace(
-            self,
-            columns=self.columns.prefixed(alias),
-            models=named(self.models),
-            err=named(self.err),
-            drift=named(self.drift),
-            unmodelled=named(self.unmodelled),
-        )
-
-    def only(self, columns: Columns) -> Relation:
-        """Keep only the attributes of ``columns``."""
+    def only(self, columns: Columns, sources: Mapping[str, str] | None = None) -> Relation:
+        """Keep only the attributes of ``columns``, each under its name in ``sources`` so far; by default its own name."""
+        named = {name: name for name in columns.names} | dict(sources or {})
+        modelled = {name: named[name] for name in columns.modelled}
         return replace(
             self,
             columns=columns,
-            models={name: self.models[name] for name in columns.modelled},
-            err={name: self.err[name] for name in columns.modelled},
-            drift={name: self.drift[name] for name in columns.modelled if name in self.drift},
-            unmodelled={name: self.unmodelled[name] for name in columns.unmodelled_names},
+            models={name: self.models[source] for name, source in modelled.items()},
+            err={name: self.err[source] for name, source in modelled.items()},
+            drift={name: self.drift[source] for name, source in modelled.items() if source in self.drift},
+            unmodelled={name: self.unmodelled[named[name]] for name in columns.unmodelled_names},
         )
 
     def ranges_only(self) -> Relation:

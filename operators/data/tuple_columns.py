@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from pulse.core import ColumnTypeError, NullKeyError, StreamSchema, TimestampError, split_timestamps
+from pulse.core import (
+    ColumnTypeError,
+    NullKeyError,
+    SegmentBatch,
+    StreamSchema,
+    TimestampError,
+    split_timestamps,
+)
+from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.arrow_types import decoded, one_chunk
 from pulse.core.decimals import as_doubles
 from pulse.core.errors import check_once, unknown_column
 from pulse.core.time import EARLIEST, LATEST
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 class KeyCodes(NamedTuple):
@@ -155,3 +159,14 @@ def changes(table: pa.Table, schema: StreamSchema) -> IntArray:
         # Renumber densely after every column, so that products of counts never overflow.
         code = own if not code.any() else np.unique(code * (own.max() + 2) + own, return_inverse=True)[1]
     return code
+
+
+def segments_of(tuples: pa.Table, schema: StreamSchema, **arrays: Any) -> SegmentBatch:
+    """Build segments, in any order, with the keys and unmodelled attributes of tuples and the other columns as arrays."""
+    return SegmentBatch.from_arrays(
+        schema,
+        keys={name: tuples.column(name) for name in schema.key_names},
+        unmodelled={name: tuples.column(name) for name in schema.unmodelled_names},
+        at_rest=False,
+        **arrays,
+    )

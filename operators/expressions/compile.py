@@ -115,7 +115,7 @@ class Program:
         columns: Columns,
         keys: int,
     ) -> ProgramArc:
-        """Join as :func:`~pulse.operators.relational.sample_join.join_samples`, for samples whose ``keys`` are all equal."""
+        """Join as :func:`~pulse.operators.relational.on_samples.join_samples`, for samples whose ``keys`` are all equal."""
         paired = [(left.keys[a], right.keys[b]) for a, b in equal]
         if any(a != b for a, b in paired) or {a for a, _ in paired} != set(range(keys)):
             raise NoProgramError("a join of different keys")

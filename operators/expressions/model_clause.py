@@ -39,32 +39,23 @@ class ModelClause:
         # A point must stay a point, however the move rounded its two ends.
         moved = replace(moved, hi=np.where(relation.is_point, lo, moved.hi))
         names = relation.columns.modelled
+        # Attributes without a formula keep their models, under names that no formula can contain.
+        unchanged = {name: f"#own {name}" for name in self.columns.modelled if name not in dict(self.models)}
         at_start = replace(
             moved,
             models={
                 **{name: evaluate(relation.models[name], relation.lo)[:, None] for name in names},
                 ELAPSED: np.stack([-moved.lo, np.ones(len(moved))], axis=1),
+                **{own: moved.models[name] for name, own in unchanged.items()},
             },
-            err={**moved.err, ELAPSED: np.zeros(len(moved))},
-            drift={},
-        )
-        # Attributes without a formula keep their models, under names that no formula can contain.
-        unchanged = {name: f"#own {name}" for name in self.columns.modelled if name not in dict(self.models)}
-        at_start = replace(
-            at_start,
-            models={**at_start.models, **{own: moved.models[name] for name, own in unchanged.items()}},
-            err={**at_start.err, **{own: moved.err[name] for name, own in unchanged.items()}},
+            err={
+                **moved.err,
+                ELAPSED: np.zeros(len(moved)),
+                **{own: moved.err[name] for name, own in unchanged.items()},
+            },
             drift={own: moved.drift[name] for name, own in unchanged.items() if name in moved.drift},
         )
         work = Evaluation(at_start, "model clause")
         sources = {name: work.as_model(work.fold(formula)) for name, formula in self.models}
-        sources = {name: unchanged.get(name) or sources[name] for name in self.columns.modelled}
-        done = work.relation
-        return replace(
-            done,
-            columns=self.columns,
-            models={name: done.models[source] for name, source in sources.items()},
-            err={name: done.err[source] for name, source in sources.items()},
-            drift={name: done.drift[own] for name, own in unchanged.items() if own in done.drift},
-            unmodelled={name: done.unmodelled[name] for name in self.columns.unmodelled_names},
-        )
+        made = work.relation.only(self.columns, {**sources, **unchanged})
+        return replace(made, drift={name: drift for name, drift in made.drift.items() if name in unchanged})

@@ -56,39 +56,6 @@ Operand = float | str
 ELAPSED = "#elapsed"
 
 
-def compute(relation: Relation, outputs: Sequence[tuple[str, Expression]]) -> Relation:
-    """Add expressions to a relation as modelled columns; rows may be cut finer.
-
-    ``models``, ``err`` and (where known) ``drift`` get entries under these names, and ``columns`` is extended. An existing
-    column of such a name is replaced after all expressions have been evaluated on its old values.
-    """
-    work = Evaluation(relation)
-    named = [(name, work.as_model(work.fold(expression))) for name, expression in outputs]
-    done = work.relation
-    models, err, drift = without_hidden(done)
-    for name, source in named:
-        models[name], err[name] = done.models[source], done.err[source]
-        drift.pop(name, None)
-        if source in done.drift:
-            drift[name] = done.drift[source]
-    before = relation.columns
-    fresh = tuple(name for name, _ in outputs if name not in before.modelled)
-    columns = replace(before, modelled=(*before.modelled, *fresh))
-    return replace(done, columns=columns, models=models, err=err, drift=drift)
-
-
-def without_hidden(
-    relation: Relation,
-) -> tuple[dict[str, FloatArray], dict[str, FloatArray], dict[str, FloatArray]]:
-    """Copy ``models``, ``err`` and ``drift`` without hidden columns."""
-    names = relation.columns.modelled
-    return (
-        {name: relation.models[name] for name in names},
-        {name: relation.err[name] for name in names},
-        {name: relation.drift[name] for name in names if name in relation.drift},
-    )
-
-
 class Evaluation(Domain[Operand]):
     """A working relation: evaluating expressions adds hidden columns and may cut rows finer."""
 

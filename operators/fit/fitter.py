@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch, format_instant
+from pulse.core import SegmentBatch, Truth, format_instant
 from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
 from pulse.kernels.counting_sort import group
@@ -52,11 +52,12 @@ from pulse.operators.data.tuple_columns import (
     encode_keys,
     needed_columns,
     plain,
+    segments_of,
     times,
     values,
 )
 from pulse.operators.fit.key_boundaries import KeyEnds
-from pulse.operators.fit.slope_check import Keys, too_steep
+from pulse.operators.fit.slope_check import KeyLookup, too_steep
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.units.key_ends import Drops
 
@@ -87,12 +88,8 @@ class FitCounts:
 
     def add(self, other: FitCounts) -> None:
         """Add another's counts; the first non-finite value stays the first."""
-        self.tuples += other.tuples
-        self.late += other.late
-        self.not_finite += other.not_finite
-        self.superseded += other.superseded
-        self.missed += other.missed
-        self.truncated += other.truncated
+        for name in ("tuples", "late", "not_finite", "superseded", "missed", "truncated"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.first_not_finite = self.first_not_finite or other.first_not_finite
         for mine, others in ((self.lacking, other.lacking), (self.changing, other.changing)):
             for name, count in others.items():
@@ -207,7 +204,8 @@ class Fitter:
         self.counts.superseded += found.superseded
         self._note_changes(grouped, found, offsets, len(t) - kept)
         self._watermark[ids] = np.maximum(before, watermark)
-        fitted = fit_rows(t, v, found, self.spec, np.ascontiguousarray(self._resume[ids]), encoded.keys)
+        resume = np.ascontiguousarray(self._resume[ids])
+        fitted = fit_rows(t, v, found, self.spec, resume, encoded.keys.__getitem__)
         self.counts.missed += int(fitted.missed.sum())
         self._note(table, rows, t, v, found.verdict, encoded, kept, finer)
         if self._recorded is not None:
@@ -341,21 +339,9 @@ class Fitter:
         chosen = np.flatnonzero((fitted.kind == SEGMENT) | (fitted.kind == POINT_SEGMENT))
         if not len(chosen):
             return SegmentBatch.empty(schema)
-        tuples = rows[fitted.tuple[chosen]]
-        drifting = [a for a, (_, truth) in enumerate(schema.modelled) if truth != "samples"]
-        names = schema.modelled_names
-        return SegmentBatch.from_arrays(
-            schema,
-            keys={name: table.column(name).take(pa.array(tuples)) for name in schema.key_names},
-            ref=t[fitted.tuple[chosen]],
-            lo=fitted.lo[chosen],
-            hi=fitted.hi[chosen],
-            models={name: models_of(fitted, chosen, a, self.spec) for a, name in enumerate(names)},
-            err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
-            drift={names[a]: known(fitted.drift[chosen, a]) for a in drifting},
-            unmodelled={name: table.column(name).take(pa.array(tuples)) for name in schema.unmodelled_names},
-            at_rest=False,
-        )
+        opening = table.select([*schema.key_names, *schema.unmodelled_names])
+        opening = opening.take(pa.array(rows[fitted.tuple[chosen]]))
+        return fitted_segments(fitted, chosen, opening, t[fitted.tuple[chosen]], self.spec)
 
     def _id(self, key: tuple[object, ...]) -> int:
         return self._ids.setdefault(key, len(self._ids))
@@ -371,9 +357,9 @@ class Fitter:
             self._has_kept = np.concatenate([self._has_kept, np.zeros(more, dtype=bool)])
 
 
-def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys: Keys) -> Fitted:
+def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, key_of: KeyLookup) -> Fitted:
     """Fit intervals with the kernel of the requested degree; an error names the key and instant that cannot be fitted."""
-    steep = too_steep(t, v, found, spec, keys)
+    steep = too_steep(t, v, found, spec, key_of)
     if steep is not None:
         raise FitError(steep)
     kernel = fit_polynomial if spec.degree > 1 else fit
@@ -381,19 +367,52 @@ def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys:
     if status == NOT_FINITE:
         row = int(np.argmax(unbounded(fitted)))
         raise FitError(
-            f"fit: key {keys[int(fitted.key[row])]!r} at {format_instant(int(t[fitted.tuple[row]]))}: values change by more than "
-            "float64 can hold in one second; scale the attribute down, or set such values aside"
+            f"fit: key {key_of(int(fitted.key[row]))!r} at {format_instant(int(t[fitted.tuple[row]]))}: values change by more "
+            "than float64 can hold in one second; scale the attribute down, or set such values aside"
         )
     if status not in (OK, BOUND_MISSED):
         key, at = _uncovered(t, found, fitted)
         raise FitError(
-            f"fit: key {keys[key]!r} after {format_instant(int(t[at]))}: piecewise constants cannot follow a sloping truth "
+            f"fit: key {key_of(key)!r} after {format_instant(int(t[at]))}: piecewise constants cannot follow a sloping truth "
             'within the bound; use degree 1, or a bound with a floor ("0.05% or 0.001")'
         )
     return fitted
 
 
-def known(drift: Any) -> Any:
+def fitted_segments(
+    fitted: Fitted,
+    chosen: Any,
+    tuples: pa.Table,
+    ref: Any,
+    spec: FitSpec,
+    *,
+    span: tuple[Any, Any] | None = None,
+    certified: bool = True,
+) -> SegmentBatch:
+    """Build segments from chosen rows of a fit, with the keys and unmodelled attributes of tuples, about ``ref``.
+
+    ``span``: other ranges than those fitted, ``(lo, hi)``. Unless ``certified`` the drifts stay unknown.
+    """
+    names = spec.schema.modelled_names
+    lo, hi = (fitted.lo[chosen], fitted.hi[chosen]) if span is None else span
+    drift = {
+        name: _known(fitted.drift[chosen, a])
+        for a, (name, truth) in enumerate(spec.schema.modelled)
+        if certified and truth is not Truth.SAMPLES
+    }
+    return segments_of(
+        tuples,
+        spec.schema,
+        ref=ref,
+        lo=lo,
+        hi=hi,
+        models={name: _models_of(fitted, chosen, a, spec) for a, name in enumerate(names)},
+        err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
+        drift=drift,
+    )
+
+
+def _known(drift: Any) -> Any:
     """Return drifts as a column, null (unknown) where an integral exceeds float64."""
     finite = np.isfinite(drift)
     return drift if finite.all() else pa.array(drift, mask=~finite)
@@ -410,7 +429,7 @@ def _uncovered(t: Any, found: Intervals, fitted: Fitted) -> tuple[int, int]:
     return (int(key[left[0]]), int(opener[left[0]])) if len(left) else (last, int(fitted.tuple[-1]))
 
 
-def models_of(fitted: Fitted, chosen: Any, a: int, spec: FitSpec) -> Any:
+def _models_of(fitted: Fitted, chosen: Any, a: int, spec: FitSpec) -> Any:
     """Return the coefficients of attribute ``a``: of one width, or ragged where the degree was chosen per segment."""
     coefficients = fitted.coefficients[chosen, a]
     if spec.degree != AUTO:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pulse.core import SegmentBatch
 from pulse.kernels.counting_sort import group
 from pulse.kernels.fit.truth_intervals import SUPERSEDED, USED, intervals
-from pulse.operators.data.tuple_columns import encode_keys, times, values
+from pulse.operators.data.tuple_columns import encode_keys, segments_of, times, values
 from pulse.operators.fit.fitter import Fitter
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.units.key_ends import Drops
@@ -97,20 +97,16 @@ class PointFitter(Fitter):
 
     def _points(self, table: pa.Table, rows: Any, t: Any, v: Any, place: Any) -> SegmentBatch:
         schema = self.spec.schema
-        taken = pa.array(rows)
-        nothing = np.zeros(len(rows))
-        return SegmentBatch.from_arrays(
+        return segments_of(
+            table.select([*schema.key_names, *schema.unmodelled_names]).take(pa.array(rows)),
             schema,
-            keys={name: table.column(name).take(taken) for name in schema.key_names},
             ref=t,
             lo=place * APART,
             hi=place * APART,
             models={
                 name: np.ascontiguousarray(v[a])[:, None] for a, name in enumerate(schema.modelled_names)
             },
-            err=dict.fromkeys(schema.modelled_names, nothing),
-            unmodelled={name: table.column(name).take(taken) for name in schema.unmodelled_names},
-            at_rest=False,
+            err=dict.fromkeys(schema.modelled_names, 0.0),
         )
 
 

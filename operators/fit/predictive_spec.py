@@ -39,6 +39,7 @@ from pulse.core.expression import (
 from pulse.core.fold import Domain
 from pulse.core.time import LIMIT, parse_duration
 from pulse.kernels.fit.truth_intervals import TRUTHS
+from pulse.operators.fit.spec import bounds_by_attribute
 from pulse.operators.functions.registry import rules_of
 
 HIGHEST_DEGREE = 5
@@ -98,13 +99,7 @@ class PredictSpec:
         >>> PredictSpec.of(trades, horizon="1 min", error="1%").bounds
         (Relative(percent=1.0),)
         """
-        names = schema.modelled_names
-        given = error if isinstance(error, Mapping) else dict.fromkeys(names, error)
-        for name in given:
-            if name not in names:
-                raise unknown_column(name, names, "error")
-        parsed = {name: ErrorBound.parse(one) for name, one in given.items() if one is not None}
-        bounds = tuple(parsed.get(name) for name in names)
+        bounds = bounds_by_attribute(error, schema, "error")
         gap = None if max_gap is None else parse_duration(max_gap)
         return cls(
             schema, parse_duration(horizon), bounds, tuple((models or {}).items()), policy, memory, gap

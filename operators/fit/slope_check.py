@@ -7,7 +7,8 @@ A constant within ``e`` of a line covers ``2 e`` of its rise. With a bound ``e(y
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +24,11 @@ MOST_PER_TUPLE = 64
 """Most constants allowed per tuple, on average over the tuples fitted together."""
 
 
-class Keys(Protocol):
-    """A lookup of keys by number."""
-
-    def __getitem__(self, i: int, /) -> tuple[object, ...]:
-        """Return the key with number ``i``."""
+KeyLookup = Callable[[int], tuple[object, ...]]
+"""A function that returns the key of a number, called only when an error names one."""
 
 
-def too_steep(t: Any, v: Any, found: Intervals, spec: FitSpec, keys: Keys) -> str | None:
+def too_steep(t: Any, v: Any, found: Intervals, spec: FitSpec, key_of: KeyLookup) -> str | None:
     """Return an error message if constants (degree 0) cannot follow a ``linear`` truth within its bounds, else None.
 
     The message names the steepest line.
@@ -58,8 +56,8 @@ def too_steep(t: Any, v: Any, found: Intervals, spec: FitSpec, keys: Keys) -> st
     count = "no number of constants" if np.isinf(needed[worst]) else f"about {needed[worst]:,.0f} constants"
     values = ", ".join(f"{v[a, opener]:g} to {v[a, ender]:g}" for a in straight)
     return (
-        f"fit: key {keys[key]!r} after {format_instant(int(t[opener]))}: piecewise constants cannot follow a sloping truth "
-        f"within the bound: from {values} until the next tuple takes {count}"
+        f"fit: key {key_of(int(key))!r} after {format_instant(int(t[opener]))}: piecewise constants cannot follow a sloping "
+        f"truth within the bound: from {values} until the next tuple takes {count}"
         f"{'' if np.isinf(total) else f', all {len(index):,} lines together about {total:,.0f}'}; use lines (degree 1, or auto), "
         'or a wider bound, or one with a floor ("0.05% or 0.001")'
     )

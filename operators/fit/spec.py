@@ -70,7 +70,8 @@ class FitSpec:
         """
         if schema.points:
             return cls._of_points(schema, (error, drift, degree, max_gap), nonfinite)
-        errors, drifts = _per_attribute(error, schema, "error"), _per_attribute(drift, schema, "drift")
+        errors = bounds_by_attribute(error, schema, "error")
+        drifts = bounds_by_attribute(drift, schema, "drift")
         if degree is None:
             degree = _default_degree(schema, errors, drifts)
         return cls(
@@ -152,7 +153,8 @@ def _pair(bound: ErrorBound | None) -> tuple[float, float]:
     return (NOT_ASKED, NOT_ASKED) if bound is None else bound.share_and_floor
 
 
-def _per_attribute(given: Any, schema: StreamSchema, what: str) -> tuple[ErrorBound | None, ...]:
+def bounds_by_attribute(given: Any, schema: StreamSchema, what: str) -> tuple[ErrorBound | None, ...]:
+    """Parse one bound for all attributes, or a mapping by attribute; errors name ``what`` the bounds are."""
     names = schema.modelled_names
     if given is None:
         return (None,) * len(names)

@@ -17,7 +17,6 @@ for a key's ends (:mod:`pulse.operators.fit.key_boundaries`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -33,7 +32,8 @@ from pulse.kernels.fit.constraints import LEAST, ROUNDING, SPARE
 from pulse.kernels.fit.greedy_lines import SEGMENT
 from pulse.kernels.fit.truth_intervals import NO_TIME, intervals
 from pulse.kernels.polynomial.arithmetic import evaluate
-from pulse.operators.fit.fitter import fit_rows, known, models_of
+from pulse.kernels.rounding import magnitudes
+from pulse.operators.fit.fitter import fit_rows, fitted_segments
 from pulse.operators.fit.key_boundaries import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS, TOUCHING
 from pulse.operators.fit.points import renumbered
 from pulse.operators.fit.spec import FitSpec
@@ -270,32 +270,20 @@ class _Visits:
         found = intervals(t, v, offsets, spec.truth, nothing, watermark, resumed=np.ones(n, dtype=bool))
         resume = np.zeros((n, 1 + 2 * len(spec.schema.modelled)))
         resume[:, 1::2], resume[:, 2::2] = delta, weight
-        keys = _Keys(batch, spec.schema.key_names, self.last[visits])
-        fitted = fit_rows(t, v, found, spec, resume, keys)
+
+        def key_of(i: int) -> tuple[object, ...]:
+            row = batch.to_arrow().slice(int(self.last[visits[i]]), 1)
+            return tuple(row.column(name)[0].as_py() for name in spec.schema.key_names)
+
+        fitted = fit_rows(t, v, found, spec, resume, key_of)
         chosen = np.flatnonzero(fitted.kind == SEGMENT)
         self.missed += int(np.count_nonzero(fitted.missed[chosen]))
         final = chosen[np.append(np.diff(fitted.key[chosen]) != 0, True)]
-        old = batch.take(self.last[visits[fitted.key[chosen]]]).to_arrow()
+        newest = pa.Table.from_batches([batch.take(self.last[visits[fitted.key[chosen]]]).to_arrow()])
         self.joint_keys.append(self.key[visits[fitted.key[chosen]]])
-        names = spec.schema.modelled_names
-        joint = SegmentBatch.from_arrays(
-            spec.schema,
-            keys={name: old.column(name) for name in spec.schema.key_names},
-            ref=t[fitted.tuple[chosen]],
-            lo=fitted.lo[chosen],
-            hi=fitted.hi[chosen],
-            models={name: models_of(fitted, chosen, a, spec) for a, name in enumerate(names)},
-            err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
-            drift={
-                name: known(fitted.drift[chosen, a])
-                for a, (name, truth) in enumerate(spec.schema.modelled)
-                if truth is not Truth.SAMPLES
-            },
-            unmodelled={name: old.column(name) for name in spec.schema.unmodelled_names},
-            at_rest=False,
-        )
+        joint = fitted_segments(fitted, chosen, newest, t[fitted.tuple[chosen]], spec)
         weight = weight.copy()
-        for a, name in enumerate(names):
+        for a, name in enumerate(spec.schema.modelled_names):
             inexact = (fitted.err[chosen, a] > 0) | (fitted.drift[chosen, a] > 0)
             with np.errstate(over="ignore"):
                 size = np.where(inexact, _magnitudes(joint, name) * (joint.hi - joint.lo), 0.0)
@@ -416,19 +404,6 @@ def _exceeding(segments: SegmentBatch, spec: FitSpec, a: int, begun: Any) -> int
     return int(np.count_nonzero((begun != 0.0) & over & ~(drift - begun > bound)))
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """A lookup of the keys of rows, evaluated only when an error names one."""
-
-    batch: SegmentBatch
-    names: tuple[str, ...]
-    rows: Any
-
-    def __getitem__(self, i: int) -> tuple[object, ...]:
-        row = self.batch.to_arrow().slice(int(self.rows[i]), 1)
-        return tuple(row.column(name)[0].as_py() for name in self.names)
-
-
 def _running_max_before(values: Any, key: Any) -> Any:
     """Return per row the largest earlier value of the same key, or NO_TIME; keys are non-decreasing."""
     out = np.full(len(values), NO_TIME, dtype=np.int64)
@@ -444,9 +419,4 @@ def _running_max_before(values: Any, key: Any) -> Any:
 
 def _magnitudes(batch: SegmentBatch, name: str) -> Any:
     """Return per segment an upper bound on the magnitudes of truth and model summed in it."""
-    c = batch.coefficients(name)
-    x = np.maximum(np.abs(batch.lo), np.abs(batch.hi))
-    size = np.abs(c[:, -1])
-    for j in range(c.shape[1] - 2, -1, -1):
-        size = size * x + np.abs(c[:, j])
-    return 2.0 * size + batch.err(name) + LEAST
+    return 2.0 * magnitudes(batch.coefficients(name), batch.lo, batch.hi) + batch.err(name) + LEAST

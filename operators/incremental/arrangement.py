@@ -35,6 +35,7 @@ from pulse.operators.incremental.delta import (
     concat_ranges,
     hull,
     keys_at,
+    nothing,
 )
 
 _SHORTER = 16  # microseconds of extra history, since reads request a little more than they need
@@ -222,10 +223,7 @@ class ConnectionPoint:
 
     def pend_nothing(self) -> None:
         """Set an empty pending revision."""
-        none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
-        self._pending = Delta(
-            KeyRanges(none, none, none), Relation.empty(self.columns), ranges, ranges, ranges
-        )
+        self._pending = nothing(self.columns)
 
     @property
     def pending(self) -> Delta:

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.core.columns import Columns
 from pulse.core.expression import Expression
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
@@ -69,10 +68,6 @@ class Maintenance(Protocol):
         """Return the microseconds at whose multiples results are needed; None for all instants."""
         ...
 
-    def at_closings(self, node: Node) -> bool:
-        """Return whether a window is evaluated at multiples of ``every`` alone."""
-        ...
-
     def arrangement(self, stream: str) -> ConnectionPoint:
         """Return the rows of a stream."""
         ...
@@ -84,6 +79,9 @@ class Maintenance(Protocol):
 
 class IncrementalOperator:
     """The incremental operator of a plan node. ``possible``: whether its output includes possible rows."""
+
+    at_instants = False
+    """Whether its rows are points, at multiples of the view's ``every``."""
 
     def __init__(
         self,
@@ -223,14 +221,6 @@ class IncrementalRowwise(IncrementalOperator):
             return changed_rows(content.within(self.applied(content.relation)))
         self.cache, delta = changed_apart(self.replay, below.stretches.widened(*self.margin).merged())
         return delta
-
-
-def nothing(columns: Columns, absorbed: int = 0) -> Delta:
-    """Return an empty delta."""
-    none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
-    return Delta(
-        KeyRanges(none, none, none), Relation.empty(columns), ranges, ranges, ranges, absorbed=absorbed
-    )
 
 
 def _part(cache: BeforeAfter, stretches: KeyRanges) -> BeforeAfter | None:

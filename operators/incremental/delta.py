@@ -11,13 +11,14 @@ Rows stay whole where possible: a row cut at a region's border would get new bou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.pieces.diff import diff_runs
@@ -49,6 +50,12 @@ class KeyRanges:
 
     def __len__(self) -> int:
         return len(self.code)
+
+    @classmethod
+    def concat(cls, parts: Sequence[KeyRanges]) -> KeyRanges:
+        """Concatenate ranges."""
+        columns = (np.concatenate([getattr(one, name) for one in parts]) for name in ("code", "start", "end"))
+        return cls(*columns)
 
     def take(self, rows: IntArray | BoolArray) -> KeyRanges:
         """Select ranges."""
@@ -127,6 +134,14 @@ class Delta:
     def new_rows(self) -> Relation:
         """Return the replacing rows, a group per stretch."""
         return by_ranges(self.relation, self.new, self.groups)
+
+
+def nothing(columns: Columns, absorbed: int = 0) -> Delta:
+    """Return an empty delta."""
+    none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
+    return Delta(
+        KeyRanges(none, none, none), Relation.empty(columns), ranges, ranges, ranges, absorbed=absorbed
+    )
 
 
 def by_ranges(relation: Relation, ranges: IntArray, groups: IntArray) -> Relation:

@@ -83,10 +83,7 @@ class DerivedKeys(IncrementalOperator):
         for side, arc in enumerate(self.inputs):
             assert arc.delta is not None
             parts.append(replace(arc.delta.stretches, code=self.own(side)[arc.delta.stretches.code]))
-        code, start, end = (
-            np.concatenate([getattr(one, name) for one in parts]) for name in ("code", "start", "end")
-        )
-        return KeyRanges(code, start, end).merged()
+        return KeyRanges.concat(parts).merged()
 
     def changed(self, mode: str) -> Delta:
         """Evaluate what changed again, in this mode."""

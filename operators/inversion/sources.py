@@ -38,23 +38,18 @@ class Volatilities(Protocol):
 
     def segments(self, node: Node) -> Relation:
         """Return the output of a node."""
-        ...
 
     def groups(self, node: Node) -> Needs:
         """Return the volatility per group of the node's relation."""
-        ...
 
     def rows(self, node: Node) -> Mapping[str, FloatArray]:
         """Return the volatility per row of the node's relation."""
-        ...
 
     def of_stream(self, stream: str, relation: Relation) -> Needs:
         """Return the volatility of a stream's attributes per group of its relation."""
-        ...
 
     def of_expression(self, node: Node, expression: Expression) -> FloatArray:
         """Return the volatility of an expression over a node's columns, per group of its relation."""
-        ...
 
 
 Limited = Callable[[Expression, IntArray, FloatArray], None]
@@ -67,28 +62,22 @@ class Inversion(Protocol):
     @property
     def inferences(self) -> bool:
         """Return whether the existence of results counts and not only their values."""
-        ...
 
     @property
     def volatility(self) -> Volatilities:
         """Return the volatility of the columns inside the plan."""
-        ...
 
     def segments(self, node: Node) -> Relation:
         """Return the output of a node."""
-        ...
 
     def require(self, stream: str, relation: Relation, needs: Needs) -> None:
         """Record the needs of a stream's attributes, per group of its relation."""
-        ...
 
     def allot(self, question: SplitInput) -> FloatArray:
         """Split bounds on outputs among the inputs that cause them."""
-        ...
 
     def shares(self, node: Node, needs: Sequence[tuple[Expression, FloatArray]]) -> Needs:
         """Split needs of expressions over a node's columns, per group of its relation, among these columns."""
-        ...
 
     def decision_shares(
         self,
@@ -103,15 +92,12 @@ class Inversion(Protocol):
 
         With ``empty_only``, rows that have a result are unconstrained. ``limited`` receives all limits that the shares satisfy.
         """
-        ...
 
     def tolerated(self, size: float) -> float:
         """Return the error that a predicate's comparison with this value may have."""
-        ...
 
     def linear_legs(self, expression: Expression, columns: Sequence[str]) -> list[dict[str, float]] | None:
         """Return the factors of the sums whose hypotenuse is an expression's error: one if linear, None if not."""
-        ...
 
 
 def pass_needs(node: Node, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:

@@ -12,10 +12,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.keys import key_ranks
@@ -27,6 +28,7 @@ TOLERANCE = 1e-9
 """Values that differ by less, relative to their size, are equal: one polynomial cut in two ways rounds differently."""
 
 _ROUNDING = 1e-12
+_KINDS = pa.array(["-D", "-U", "+I", "+U"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,71 +48,74 @@ def change_schema(columns: pa.Schema) -> pa.Schema:
 
 def difference(old: Relation, new: Relation) -> Changes:
     """Compute the changes that turn ``old`` into ``new``; both have the same columns."""
-    old, new = old.without_empty_groups().merged(), new.without_empty_groups().merged()
-    cells, left, right = _aligned(old, new)
+    sides = [one.without_empty_groups().merged() for one in (old, new)]
+    known = {name for one in sides for name in one.drift}
+    whole = Relation.concat(
+        [
+            replace(
+                one,
+                drift={name: one.drift.get(name, np.full(len(one), np.inf)) for name in known},
+                lineage=None,
+            )
+            for one in sides
+        ]
+    )
+    side = np.repeat([0, 1], [one.groups for one in sides])
+    _, first, place = np.unique(
+        key_ranks(list(whole.keys), whole.groups), return_index=True, return_inverse=True
+    )
+    counts = np.zeros((len(first), 2), np.int64)
+    counts[place, side] = np.diff(whole.offsets)
+    key = pa.array(np.repeat(first, 2))
+    rows = replace(
+        whole.select_groups(np.lexsort((side, place))),
+        keys=tuple(column.take(key) for column in whole.keys),
+        offsets=np.concatenate([[0], np.cumsum(counts)]),
+    )
+    return changes_of(rows)
+
+
+def changes_of(rows: Relation) -> Changes:
+    """Compute the changes between old and new rows; groups hold the old and the new ones of a key, or of a part, alternately."""
+    offsets = np.stack([rows.offsets[:-1:2], rows.offsets[1::2], rows.offsets[2::2]], axis=1)
+    cells = align(rows.ref, rows.lo, rows.hi, offsets, outer=True)
+    left, right = cells.index[:, 0], cells.index[:, 1]
     has_old, has_new = left >= 0, right >= 0
     both = np.flatnonzero(has_old & has_new)
-    same = np.zeros(len(left), bool)
-    same[both] = same_cells(old, new, cells, left, right, both)
-    gone, come = np.flatnonzero(has_old & ~same), np.flatnonzero(has_new & ~same)
-    taken = _rows(old, left[gone], cells, gone)
-    put = _rows(new, right[come], cells, come)
-    kinds = np.concatenate([np.where(has_new[gone], "-U", "-D"), np.where(has_old[come], "+U", "+I")]).astype(
-        object
-    )
-    order = np.lexsort((np.repeat([0, 1], [len(gone), len(come)]), np.concatenate([gone, come])))
-    table = pa.concat_tables([taken, put]).take(pa.array(order))
-    return Changes(table.append_column("kind", pa.array(kinds[order], pa.string())))
+    changed = np.ones(len(left), bool)
+    changed[both] = ~_same_cells(rows, cells, left[both], right[both], both)
+    # The old row of every cell, then the new; rows keep their own references, so that old ones can be recognised.
+    emitted = np.stack([has_old & changed, has_new & changed], axis=1).ravel()
+    cell = np.repeat(np.arange(len(left)), 2)[emitted]
+    source = cells.index[:, :2].ravel()[emitted]
+    by = (cells.ref[cell] - rows.ref[source]) / 1e6
+    lo = np.maximum(cells.lo[cell] + by, rows.lo[source])
+    hi = np.maximum(np.minimum(cells.hi[cell] + by, rows.hi[source]), lo)
+    group = rows.group[source]
+    index = pa.array(group)
+    keys = tuple(column.take(index) for column in rows.keys)
+    each = replace(rows._pick(source, keys, np.arange(len(source) + 1)), lo=lo, hi=hi)
+    other = (has_old & has_new)[cell]
+    table = pa.Table.from_batches([each.to_segments()])
+    return Changes(table.append_column("kind", _KINDS.take(pa.array(2 * (group % 2) + other))))
 
 
-def _aligned(old: Relation, new: Relation) -> tuple[Cells, IntArray, IntArray]:
-    """Align all keys; return the cells and in each the row of either side, or -1."""
-    sides = (old, new)
-    joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(old.keys, new.keys, strict=True)]
-    ranks = key_ranks(joined, old.groups + new.groups)
-    distinct = np.unique(ranks)
-    place = np.searchsorted(distinct, ranks)
-    counts = np.zeros((len(distinct), 2), np.int64)
-    counts[place[: old.groups], 0] = np.diff(old.offsets)
-    counts[place[old.groups :], 1] = np.diff(new.offsets)
-    bounds = np.concatenate(([0], np.cumsum(counts.ravel())))
-    offsets = np.stack([bounds[0:-1:2], bounds[1::2], bounds[2::2]], axis=1)
-    # For every key first the old rows, then the new.
-    key_of_row = np.concatenate([place[: old.groups][old.group], place[old.groups :][new.group]])
-    order = np.lexsort((np.repeat([0, 1], [len(old), len(new)]), key_of_row))
-    ref, lo, hi = (
-        np.concatenate([getattr(side, name) for side in sides])[order] for name in ("ref", "lo", "hi")
-    )
-    cells = align(ref, lo, hi, offsets, outer=True)
-    source = np.append(order, -1)[cells.index]  # -1 picks the appended -1
-    left, right = source[:, 0], source[:, 1]
-    return cells, left, np.where(right >= 0, right - len(old), -1)
-
-
-def same_cells(
-    old: Relation, new: Relation, cells: Cells, left: IntArray, right: IntArray, both: IntArray
-) -> BoolArray:
-    """Test whether rows ``left`` of the old and ``right`` of the new agree in the cells ``both``."""
-    a, b = left[both], right[both]
-    same = old.certainty[a] == new.certainty[b]
+def _same_cells(rows: Relation, cells: Cells, a: IntArray, b: IntArray, both: IntArray) -> BoolArray:
+    """Test whether rows ``a`` and ``b`` agree in the cells ``both``."""
+    same = rows.certainty[a] == rows.certainty[b]
     reach = np.maximum(np.abs(cells.lo[both]), np.abs(cells.hi[both]))
     at = Cells(
         np.array([0, len(both)]), cells.ref[both], cells.lo[both], cells.hi[both], np.stack([a, b], axis=1)
     )
-    for name in old.columns.modelled:
-        c, d = (
-            coefficients_at(at, 0, old.ref, old.models[name]),
-            coefficients_at(at, 1, new.ref, new.models[name]),
-        )
-        width = max(c.shape[1], d.shape[1])
-        c, d = (np.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in (c, d))
-        powers = reach[:, None] ** np.arange(width)
+    for name in rows.columns.modelled:
+        c, d = (coefficients_at(at, side, rows.ref, rows.models[name]) for side in (0, 1))
+        powers = reach[:, None] ** np.arange(c.shape[1])
         size = (np.abs(c) * powers).sum(axis=1) + (np.abs(d) * powers).sum(axis=1)
         same &= np.asarray((np.abs(c - d) * powers).sum(axis=1) <= TOLERANCE * size)
-        same &= same_bounds(old.err[name][a], new.err[name][b], size)
-    for name in old.columns.unmodelled_names:
-        one, other = old.unmodelled[name].take(pa.array(a)), new.unmodelled[name].take(pa.array(b))
-        same &= _equal(one, other)
+        same &= same_bounds(rows.err[name][a], rows.err[name][b], size)
+    for name in rows.columns.unmodelled_names:
+        column = rows.unmodelled[name]
+        same &= same_values(column.take(pa.array(a)), column.take(pa.array(b)))
     return np.asarray(same, dtype=bool)
 
 
@@ -128,22 +133,9 @@ def same_bounds(a: FloatArray, b: FloatArray, size: FloatArray) -> BoolArray:
     return np.where(np.isfinite(a) & np.isfinite(b), close, a == b)
 
 
-def _equal(a: pa.Array, b: pa.Array) -> BoolArray:
-    import pyarrow.compute as pc
-
+def same_values(a: pa.Array, b: pa.Array) -> BoolArray:
+    """Test which values are equal; two nulls are."""
     equal = pc.fill_null(pc.equal(a, b), False)
     neither = pc.and_(pc.is_null(a), pc.is_null(b))
     found: BoolArray = pc.or_(equal, neither).to_numpy(zero_copy_only=False)
     return found
-
-
-def _rows(relation: Relation, rows: IntArray, cells: Cells, chosen: IntArray) -> pa.Table:
-    """Cut rows to their cells, keeping their own references, so that old rows can be recognised."""
-    by = (cells.ref[chosen] - relation.ref[rows]) / 1e6
-    lo, hi = cells.lo[chosen] + by, cells.hi[chosen] + by
-    lo, hi = np.maximum(lo, relation.lo[rows]), np.minimum(hi, relation.hi[rows])
-    order = np.argsort(rows, kind="stable")
-    taken = relation.take(rows[order], lo=lo[order], hi=np.maximum(hi, lo)[order])
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return pa.Table.from_batches([taken.to_segments()]).take(pa.array(back))

@@ -15,19 +15,19 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrow_types import one_chunk
 from pulse.core.keys import key_ranks
 from pulse.core.schema import BOOKKEEPING
-from pulse.operators.output.diff import TOLERANCE, same_bounds
+from pulse.operators.output.diff import TOLERANCE, same_bounds, same_values
 
 
 def tuple_difference(old: pa.Table, new: pa.Table, keys: Sequence[str], time: str) -> pa.Table:
     """Return the changes from ``old`` to ``new`` with ``kind``, by key and time; neither table repeats a key and time."""
     whole = pa.concat_tables([old, new.cast(old.schema)]).combine_chunks()
     n = old.num_rows
-    ranks = key_ranks([_one(whole, name) for name in (*keys, time)], whole.num_rows)
+    ranks = key_ranks([one_chunk(whole.column(name)) for name in (*keys, time)], whole.num_rows)
     order = np.argsort(ranks, kind="stable")  # stable: an old tuple precedes the new one of its key and time
     ranked = ranks[order]
     pair = np.flatnonzero(ranked[1:] == ranked[:-1])
@@ -46,27 +46,16 @@ def _same(table: pa.Table, names: Sequence[str], first: IntArray, second: IntArr
     """Find pairs of rows that are equal, numbers up to rounding."""
     same = np.ones(len(first), bool)
     for name in names:
-        column = _one(table, name)
+        column = one_chunk(table.column(name))
         one, other = column.take(pa.array(first)), column.take(pa.array(second))
         if pa.types.is_floating(column.type):
             a, b = (x.to_numpy(zero_copy_only=False) for x in (one, other))
             of = name.removesuffix("_err")
             if of != name and of in names:
-                values = _one(table, of).to_numpy(zero_copy_only=False)
+                values = one_chunk(table.column(of)).to_numpy(zero_copy_only=False)
                 same &= same_bounds(a, b, np.abs(values[first]) + np.abs(values[second]))
             else:
                 same &= (a == b) | (np.abs(a - b) <= TOLERANCE * (np.abs(a) + np.abs(b)))
         else:
-            equal = pc.fill_null(pc.equal(one, other), False)
-            neither = pc.and_(pc.is_null(one), pc.is_null(other))
-            same &= pc.or_(equal, neither).to_numpy(zero_copy_only=False)
+            same &= same_values(one, other)
     return same
-
-
-def _one(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-    )

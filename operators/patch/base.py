@@ -6,6 +6,10 @@ around them with a neutral value; and cuts the stored results where the patch ch
     old      [--a--)[----b----)              changes      fill[a→c)[a→d)[b→d)fill
     new      [-c-)[-----d-----)              window of it    (closing times)
                                              results      [----)[--------)[------)     + , or the larger of both
+
+Results may exist at closing times only (semantics 3.8). A window that closes at ``t`` covers ``[t - size, t)``: it excludes a
+step that begins at ``t`` and one that ended at ``t - size``, so the result at ``t`` may differ from that at every instant nearby.
+There the effect of changes is evaluated directly at the closing time, under the same conditions and with the same bounds.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.instants import gaps, tolerances
+from pulse.core.instants import gaps, nearest_microsecond, tolerances
 from pulse.kernels.pieces.align import Cells, Pieces, align, align_pair
+from pulse.kernels.windows.average_on_grid import GridWindows
 from pulse.operators.data.relation import Relation
 
 Count = Callable[[IntArray, IntArray], IntArray]
@@ -183,4 +188,23 @@ def recut(
         certainty=results.certainty[rows],
         unmodelled={},
         lineage=None,
+    )
+
+
+def closings(results: Relation) -> IntArray:
+    """Return the closing times of results that exist there only."""
+    return nearest_microsecond(results.ref, results.lo)
+
+
+def places(found: GridWindows, results: Relation, every: int) -> IntArray:
+    """Locate the results' windows among all that close around them; the time around a group has no hole."""
+    stretch = np.searchsorted(found.group, results.group)
+    at: IntArray = found.offsets[stretch] + (closings(results) - found.first[stretch]) // every
+    return at
+
+
+def revalued(results: Relation, output: str, value: FloatArray, err: FloatArray) -> Relation:
+    """Replace values and bounds of results at closing times."""
+    return replace(
+        results, models={output: value[:, None]}, err={output: err}, drift={}, unmodelled={}, lineage=None
     )

@@ -16,13 +16,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.certainty import CERTAIN
 from pulse.kernels.pieces.align import Pieces, align_pair, coefficients_at
 from pulse.kernels.pieces.envelope import envelope
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.windows.extremum import sliding_extremum
+from pulse.kernels.windows.extremum_on_grid import window_extremum_every
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
-from pulse.operators.patch.base import Patch, PatchFunction, PatchInput, compared, filled, recut
+from pulse.operators.patch.base import (
+    Patch,
+    PatchFunction,
+    PatchInput,
+    compared,
+    filled,
+    places,
+    recut,
+    revalued,
+)
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,29 @@ class PatchExtremum(Patch):
         found = np.zeros(new.groups)
         np.maximum.at(found, new.group, new.err[self.argument])
         return found
+
+
+@dataclass(frozen=True)
+class ExtremumClosings(PatchExtremum):
+    """The patch of extrema over ranges at closing times."""
+
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, around, _ = given
+        whole, upper = self._news(old, new, results, around), self.function == "max"
+        n = len(whole.ref)
+        found = window_extremum_every(
+            (whole.ref, whole.lo, whole.hi, whole.c),
+            whole.offsets,
+            err=np.zeros(n),
+            certainty=np.full(n, CERTAIN, np.uint8),
+            size_us=self.size,
+            advance_us=self.every,
+            upper=upper,
+        )
+        by = found.values[places(found, results, self.every)]
+        value = (np.maximum if upper else np.minimum)(results.models[self.output][:, 0], by)
+        err = np.maximum(results.err[self.output], self._largest(new)[results.group])
+        return revalued(results, self.output, value, err)
 
 
 def _any(marks: BoolArray, offsets: IntArray) -> BoolArray:

@@ -22,6 +22,7 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.kernels.pieces.align import coefficients_at
 from pulse.kernels.polynomial.arithmetic import add, subtract
+from pulse.kernels.windows.average_on_grid import window_averages_every
 from pulse.kernels.windows.integral import window_integral
 from pulse.operators.data.relation import Relation
 from pulse.operators.patch.base import (
@@ -31,7 +32,9 @@ from pulse.operators.patch.base import (
     common,
     compared,
     filled,
+    places,
     recut,
+    revalued,
 )
 
 
@@ -77,3 +80,25 @@ class PatchIntegral(Patch):
         if self.function == "avg":
             more = more / size
         return filled(cells, d, around, np.zeros(len(cells.offsets) - 1)), more
+
+
+@dataclass(frozen=True)
+class IntegralClosings(PatchIntegral):
+    """The patch of sums and averages over ranges at closing times."""
+
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, around, _ = given
+        whole, more = self._changed(old, new, around)
+        (found,) = window_averages_every(
+            (whole.ref, whole.lo, whole.hi, whole.c),
+            whole.offsets,
+            (np.zeros(len(whole.ref)), None, None),
+            sizes_us=[self.size],
+            advance_us=self.every,
+            total=self.function == "sum",
+        )
+        at = places(found, results, self.every)
+        value = results.models[self.output][:, 0] + found.values[at]
+        return revalued(
+            results, self.output, value, results.err[self.output] + more[results.group] + found.err[at]
+        )

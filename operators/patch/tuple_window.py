@@ -16,11 +16,22 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.instants import nearest_microsecond, split
 from pulse.kernels.pieces.align import Cells, coefficients_at
+from pulse.kernels.pieces.range_lookup import locate
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_pieces
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
-from pulse.operators.patch.base import Count, Patch, PatchFunction, PatchInput, common, filled, recut
+from pulse.operators.patch.base import (
+    Count,
+    Patch,
+    PatchFunction,
+    PatchInput,
+    closings,
+    common,
+    filled,
+    recut,
+    revalued,
+)
 
 
 @dataclass(frozen=True)
@@ -67,8 +78,8 @@ class PatchPoints(Patch):
         was = coefficients_at(both, 0, results.ref, results.models[self.output])
         by = coefficients_at(both, 1, change.ref, change.c)
         group = np.repeat(np.arange(new.groups), np.diff(both.offsets))
-        closings = nearest_microsecond(both.ref, both.lo)
-        value = self._combined(was[:, 0], by[:, 0], group, closings, count)
+        at = nearest_microsecond(both.ref, both.lo)
+        value = self._combined(was[:, 0], by[:, 0], group, at, count)
         err = results.err[self.output][both.index[:, 0]]
         return recut(results, both, {self.output: value[:, None]}, {self.output: err})
 
@@ -99,9 +110,9 @@ class PatchPoints(Patch):
         return found
 
     def _combined(
-        self, was: FloatArray, by: FloatArray, group: IntArray, closings: IntArray, count: Count | None
+        self, was: FloatArray, by: FloatArray, group: IntArray, at: IntArray, count: Count | None
     ) -> FloatArray:
-        """Combine stored window results with the changes in them."""
+        """Combine stored results of windows that close ``at`` these times with the changes in them."""
         sign = self._sign
         if not self._sums:
             best: FloatArray = sign * np.maximum(sign * was, sign * by)
@@ -109,5 +120,20 @@ class PatchPoints(Patch):
         if self.function == "avg":
             if count is None:
                 raise ValueError("patch of an average over tuples: expected a count of the tuples, got None")
-            by = by / np.maximum(count(group, closings), 1)
+            by = by / np.maximum(count(group, at), 1)
         return was + by
+
+
+@dataclass(frozen=True)
+class PointClosings(PatchPoints):
+    """The patch of windows over tuples at closing times."""
+
+    def patched(self, given: PatchInput) -> Relation:
+        old, new, results, _, count = given
+        instants, group = split(new.ref, new.lo)[0], results.group
+        spans = np.stack([new.offsets[group], new.offsets[group + 1]], axis=1)
+        at = closings(results)
+        held = locate(instants, instants + 1, spans, np.stack([at - self.size, at], axis=1))
+        by = self._changes(old, new, held[:, 0], held[:, 1])
+        value = self._combined(results.models[self.output][:, 0], by, group, at, count)
+        return revalued(results, self.output, value, results.err[self.output])

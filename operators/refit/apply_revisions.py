@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema, format_instant
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.arrow_types import REF, conform
+from pulse.core.arrow_types import REF, conform, one_chunk
 from pulse.core.keys import key_ranks
 from pulse.operators.data.tuple_columns import changes, check_columns, needed_columns, times, values
 from pulse.operators.units.key_ends import Drops
@@ -64,7 +64,7 @@ def correct(
     rows = revisions.table.drop_columns([KIND, KNOWN])
     both = pa.concat_tables([as_tuples(tuples, schema), rows]).combine_chunks()
     n, total = tuples.num_rows, both.num_rows
-    key = key_ranks([_whole(both, name) for name in schema.key_names], total)
+    key = key_ranks([one_chunk(both.column(name)) for name in schema.key_names], total)
     time, _ = times(both, schema)
     instant = dense(key, time)
     ledger = _Ledger(both, n, instant, schema, as_recorded)
@@ -218,7 +218,7 @@ def row_codes(rows: pa.Table, within: IntArray | None = None) -> IntArray:
     """
     code = np.zeros(rows.num_rows, np.int64) if within is None else np.unique(within, return_inverse=True)[1]
     for name in rows.column_names:
-        column = _whole(rows, name)
+        column = one_chunk(rows.column(name))
         if pa.types.is_floating(column.type):
             column = pa.array(column.to_numpy(zero_copy_only=False) + 0.0)
         own = column.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64) + 1
@@ -235,8 +235,3 @@ def _aside(revisions: Revisions, reasons: dict[int, str]) -> pa.Table:
                 rows.append(row)
                 texts.append(reason)
     return with_reason(revisions.table.take(pa.array(rows, pa.int64())), texts)
-
-
-def _whole(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

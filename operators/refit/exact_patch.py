@@ -21,6 +21,7 @@ from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES
 from pulse.kernels.instants import GRAIN, MICROSECONDS
 from pulse.kernels.polynomial.arithmetic import taylor_shift
 from pulse.kernels.polynomial.extrema import bounds
+from pulse.operators.data.tuple_columns import segments_of
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected
 from pulse.operators.refit.segment_index import Pairs, SegmentIndex
@@ -64,18 +65,7 @@ def patch(
             missed |= _misses(after, spec.drift[a], cell.y[2:, a])
         missed |= _misses(err[name], spec.error[a], cell.y[2:, a])
     rows = corrected.both.take(pa.array(new.opener[cell.after]))
-    batch = SegmentBatch.from_arrays(
-        schema,
-        keys={name: rows.column(name) for name in schema.key_names},
-        ref=ref,
-        lo=lo,
-        hi=hi,
-        models=models,
-        err=err,
-        drift=drift,
-        unmodelled={name: rows.column(name) for name in schema.unmodelled_names},
-        at_rest=False,
-    )
+    batch = segments_of(rows, schema, ref=ref, lo=lo, hi=hi, models=models, err=err, drift=drift)
     return batch, int(np.count_nonzero(missed))
 
 

@@ -17,7 +17,7 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.instants import split
 from pulse.core.time import EARLIEST
 from pulse.kernels.fit.constraints import ROUNDING
-from pulse.operators.data.tuple_columns import values
+from pulse.operators.data.tuple_columns import segments_of, values
 from pulse.operators.fit.key_boundaries import LAST, LAST_APART
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import PART
@@ -176,17 +176,15 @@ def _rows(
     schema = spec.schema
     table = corrected.both.take(pa.array(rows))
     apart = (corrected.time[rows] - time) / 1e6  # negative where a hole is newer than the newest tuple
-    batch = SegmentBatch.from_arrays(
+    batch = segments_of(
+        table,
         schema,
-        keys={name: table.column(name) for name in schema.key_names},
         ref=time,
         lo=apart,
         hi=apart,
         models={name: v[a, rows].reshape(-1, 1) for a, name in enumerate(schema.modelled_names)},
         err={name: weight[:, a] for a, name in enumerate(schema.modelled_names)},
         drift=dict.fromkeys(schema.modelled_names, 0.0),
-        unmodelled={name: table.column(name) for name in schema.unmodelled_names},
-        at_rest=False,
     ).to_arrow()
     for a, name in enumerate(schema.modelled_names):  # signed, unlike a segment's drift
         column = batch.schema.get_field_index(f"{name}_drift")

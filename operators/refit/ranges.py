@@ -6,7 +6,7 @@ part of it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pulse.core.instants import ceil_microsecond, floor_microsecond, tolerances
 from pulse.kernels.fit.greedy_lines import SEGMENT
 from pulse.kernels.fit.truth_intervals import RESUME, RUN, Intervals
 from pulse.kernels.instants import MICROSECONDS
-from pulse.operators.fit.fitter import fit_rows, models_of
+from pulse.operators.fit.fitter import fit_rows, fitted_segments
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected, dense
 from pulse.operators.refit.truth_diff import TruthPieces
@@ -71,8 +71,12 @@ def fit_ranges(
     opens = np.append(True, of[1:] != of[:-1])[: len(of)]
     flag[opens & (flag != RUN)] = RESUME
     resume = np.zeros((len(count), 1 + 2 * len(schema.modelled)))
-    names = _names(stretches, corrected, schema.key_names)
-    fitted = fit_rows(truth.t, truth.v, Intervals(index, flag, truth.found.verdict), spec, resume, names)
+
+    def key_of(stretch: int) -> tuple[object, ...]:
+        row = int(np.flatnonzero(corrected.key == stretches.key[stretch])[0])
+        return tuple(corrected.both.column(name)[row].as_py() for name in schema.key_names)
+
+    fitted = fit_rows(truth.t, truth.v, Intervals(index, flag, truth.found.verdict), spec, resume, key_of)
     chosen = np.flatnonzero(fitted.kind == SEGMENT)
     ref, of = truth.t[fitted.tuple[chosen]], fitted.key[chosen]
     lo = np.maximum(fitted.lo[chosen], (stretches.begin_ref[of] - ref) / MICROSECONDS + stretches.begin[of])
@@ -81,23 +85,7 @@ def fit_ranges(
     keep = (hi - lo > tolerances(ref, lo, ref, hi)) | (whole & (hi > lo))
     chosen, ref, of, lo, hi = chosen[keep], ref[keep], of[keep], lo[keep], hi[keep]
     rows = corrected.both.take(pa.array(truth.rows[fitted.tuple[chosen]]))
-    drift: dict[str, Any] = {
-        name: fitted.drift[chosen, a]
-        for a, (name, kind) in enumerate(schema.modelled)
-        if certified and kind != "samples"
-    }
-    segments = SegmentBatch.from_arrays(
-        schema,
-        keys={name: rows.column(name) for name in schema.key_names},
-        ref=ref,
-        lo=lo,
-        hi=hi,
-        models={name: models_of(fitted, chosen, a, spec) for a, name in enumerate(schema.modelled_names)},
-        err={name: fitted.err[chosen, a] for a, name in enumerate(schema.modelled_names)},
-        drift=drift,
-        unmodelled={name: rows.column(name) for name in schema.unmodelled_names},
-        at_rest=False,
-    )
+    segments = fitted_segments(fitted, chosen, rows, ref, spec, span=(lo, hi), certified=certified)
     return FittedRanges(segments, of, fitted.delta[chosen], int(np.count_nonzero(fitted.missed[chosen])))
 
 
@@ -113,14 +101,3 @@ def _touched(truth: TruthPieces, stretches: RefitRanges) -> tuple[IntArray, IntA
     from_, to, begins, ends = np.split(ids, [n, 2 * n, 2 * n + m])
     first = np.searchsorted(ends, from_, side="right")
     return first, np.maximum(np.searchsorted(begins, to, side="left"), first)
-
-
-def _names(stretches: RefitRanges, corrected: Corrected, key_names: tuple[str, ...]) -> Any:
-    """Return the keys by range, looked up only when an error names one."""
-
-    class Names:
-        def __getitem__(self, stretch: int) -> tuple[object, ...]:
-            row = int(np.flatnonzero(corrected.key == stretches.key[stretch])[0])
-            return tuple(corrected.both.column(name)[row].as_py() for name in key_names)
-
-    return Names()

@@ -14,9 +14,9 @@ from pulse.core.instants import ceil_microsecond, floor_microsecond
 from pulse.core.regions import Regions
 from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.fit.greedy_lines import AUTO
-from pulse.operators.data.tuple_columns import values
+from pulse.operators.data.tuple_columns import segments_of, values
 from pulse.operators.fit.spec import FitSpec
-from pulse.operators.refit.apply_revisions import Corrected, TupleFormatter, correct, dense
+from pulse.operators.refit.apply_revisions import TupleFormatter, correct, dense
 from pulse.operators.refit.exact_patch import patch
 from pulse.operators.refit.key_boundaries import IntegralCarry, revised_ends
 from pulse.operators.refit.plan import broken_runs, new_blocks, plan_refits, whole_runs
@@ -113,7 +113,8 @@ class Refit:
         tuples = self._tuples(regions.merged())
         corrected = correct(tuples, self.revisions, nonfinite=self.spec.nonfinite, drops=self._drops)
         truth = pieces(corrected.after, corrected, values(corrected.both, self.spec.schema), self.spec)
-        stretches = stretches._replace(key=self._recode(stretches.key, corrected))
+        keys = self._regions(stretches.key, begin, end).keys
+        stretches = stretches._replace(key=key_codes(list(keys), len(begin), corrected))
         order = np.argsort(stretches.key, kind="stable")
         stretches = stretches.take(order)
         fitted = fit_ranges(truth, stretches, corrected, self.spec, certified=False)
@@ -121,15 +122,11 @@ class Refit:
         self.missed += fitted.missed
         self.refitted_key, self.refitted_begin, self.refitted_end = plan.stretches.key, begin, end
 
-    def _recode(self, key: IntArray, corrected: Corrected) -> IntArray:
-        """Translate key codes to those of another correction."""
-        regions = self._regions(key, key, key)
-        return key_codes(list(regions.keys), len(key), corrected)
-
     # -- bounded drift: patch ------------------------------------------------------------------------------
 
     def _patch(self) -> None:
-        key, time, only_after = self._broken()
+        blocks = new_blocks(self.found, self.held)
+        key, time, only_after = broken_runs(self.found, self.held, blocks, self.spec)
         runs = (key, time, time)
         if len(key):
             wanted = np.unique(key)
@@ -148,9 +145,6 @@ class Refit:
         self.moved = np.ones(len(self.found.cells.key), dtype=bool)
         self._cut(runs)
         self.refitted_key, self.refitted_begin, self.refitted_end = runs
-
-    def _broken(self) -> tuple[IntArray, IntArray, BoolArray]:
-        return broken_runs(self.found, self.held, new_blocks(self.found, self.held), self.spec)
 
     def _cut(self, runs: tuple[IntArray, IntArray, IntArray]) -> None:
         """Withdraw the segments that runs and changed cells overlap; insert their remainders, the patches and the fits."""
@@ -211,14 +205,14 @@ class Refit:
         withdrawn = held.points_at(corrected.key[gone], corrected.time[gone])
         if set(self._truths()) == {"linear"}:
             withdrawn |= self._redundant_points()
-        self.old.append(self._undrifted(held.points.filter(withdrawn)))
+        self.old.append(without_drift(held.points.filter(withdrawn), self.spec))
         rows = found.new.rows[found.points_new]
         if not len(rows):
             return
         table, schema = corrected.both.take(pa.array(rows)), self.spec.schema
-        batch = SegmentBatch.from_arrays(
+        batch = segments_of(
+            table,
             schema,
-            keys={name: table.column(name) for name in schema.key_names},
             ref=corrected.time[rows],
             lo=0.0,
             hi=0.0,
@@ -228,8 +222,6 @@ class Refit:
             },
             err=dict.fromkeys(schema.modelled_names, 0.0),
             drift={name: 0.0 for name, truth in schema.modelled if truth != "samples" and patches(self.spec)},
-            unmodelled={name: table.column(name) for name in schema.unmodelled_names},
-            at_rest=False,
         )
         if patches(self.spec):
             now = self._current_model()
@@ -250,9 +242,6 @@ class Refit:
             np.concatenate([corrected.time[came], cells.begin, cells.end]),
         )
         return changed & ~held.points_at(corrected.key[kept], corrected.time[kept])
-
-    def _undrifted(self, batch: SegmentBatch) -> SegmentBatch:
-        return without_drift(batch, self.spec)
 
     def _current_model(self) -> SegmentIndex:
         """Return the current model around the changes."""

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -83,24 +83,7 @@ def named(left: Relation, right: Relation, columns: Columns) -> tuple[Relation, 
     keys, models, others = len(a.key), len(a.modelled), len(a.unmodelled)
     first = Columns(columns.key[:keys], columns.modelled[:models], columns.unmodelled[:others], columns.time)
     second = Columns(columns.key[keys:], columns.modelled[models:], columns.unmodelled[others:], columns.time)
-    return renamed(left, first), renamed(right, second)
-
-
-def renamed(relation: Relation, columns: Columns) -> Relation:
-    """Rename attributes to those of ``columns``, by position; arrays are shared."""
-    before = relation.columns
-    if before == columns:
-        return relation
-    new = dict(zip(before.modelled, columns.modelled, strict=True))
-    new |= dict(zip(before.unmodelled_names, columns.unmodelled_names, strict=True))
-    return replace(
-        relation,
-        columns=columns,
-        models={new[name]: c for name, c in relation.models.items()},
-        err={new[name]: values for name, values in relation.err.items()},
-        drift={new[name]: values for name, values in relation.drift.items()},
-        unmodelled={new[name]: values for name, values in relation.unmodelled.items()},
-    )
+    return left.renamed(first), right.renamed(second)
 
 
 def common_cells(left: Relation, right: Relation, pairs: IntArray) -> Cells:

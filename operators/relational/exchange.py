@@ -14,13 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pulse.core.columns import Columns
 from pulse.core.expression import Expression
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.labels import duration
 from pulse.operators.node import Duration, Node, Unary, plan_node, walk
 from pulse.operators.parameters import NodePart
-from pulse.operators.symbols import Degrees
 
 SHORTEST_BUCKET = 1_800_000_000
 """Half an hour: the shortest time range of a grid cell."""
@@ -64,10 +62,6 @@ class Exchange(Unary):
 
     by: tuple[str, ...] | Grid
 
-    @property
-    def columns(self) -> Columns:
-        return self.input.columns
-
     # -- evaluation -----------------------------------------------------------------------------------------
 
     is_leaf = True
@@ -103,9 +97,6 @@ class Exchange(Unary):
         if grid.margin:
             text += f" after {' + '.join(map(duration, grid.margin))}"
         return text if grid.reach is None else f"{text}, reach {grid.reach}"
-
-    def model_of(self, column: str, degrees: Degrees) -> Expression:
-        return self.input.model_of(column, degrees)
 
 
 def exchanges(node: Node) -> tuple[Exchange, ...]:

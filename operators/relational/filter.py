@@ -22,7 +22,6 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
-from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Constant, Expression, all_of, columns_of, conjuncts
 from pulse.core.instants import tolerances
 from pulse.kernels.polynomial.interval_sets import IntervalSets, complement, intersect
@@ -31,21 +30,18 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import Program, ProgramArc
-from pulse.operators.expressions.on_segments import without_hidden
 from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
 from pulse.operators.expressions.solution_sets import Truths
 from pulse.operators.expressions.solve import solve
 from pulse.operators.expressions.symmetry import Renaming, equal_as, swaps_of
-from pulse.operators.incremental.base import IncrementalOperator, IncrementalRowwise, Maintenance
+from pulse.operators.incremental.base import IncrementalRowwise
 from pulse.operators.inversion.needs import Needs, gather, smaller
 from pulse.operators.inversion.sources import Inversion
 from pulse.operators.labels import predicate_label
 from pulse.operators.node import Duration, Node, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
-from pulse.operators.reach import Reach
 from pulse.operators.relational.on_samples import filter_samples
-from pulse.operators.symbols import Degrees
 from pulse.operators.time_range import TimeRange
 from pulse.stream.propagation.signature import Signature
 
@@ -113,8 +109,7 @@ def cut(relation: Relation, truths: Truths) -> Relation:
 def _take_parts(relation: Relation, parts: _Parts, covered: Callable[[], FloatArray]) -> Relation:
     """Take parts of rows; ``covered`` returns, if needed, how much time of each row of ``relation`` they cover."""
     if any(name.startswith("#") for name in relation.models):
-        models, err, known = without_hidden(relation)
-        relation = replace(relation, models=models, err=err, drift=known)
+        relation = relation.only(relation.columns)
     taken = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
     drift: Mapping[str, FloatArray] = taken.drift
     if any(values.min(initial=np.inf) < np.inf for values in drift.values()):
@@ -254,11 +249,10 @@ class Filter(Unary):
 
     predicate: Expression
 
-    @property
-    def columns(self) -> Columns:
-        return self.input.columns
-
     # -- evaluation -----------------------------------------------------------------------------------------
+
+    of_one_instant = True
+    passes_instants = True
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
@@ -268,13 +262,7 @@ class Filter(Unary):
     def selection(self) -> Expression:
         return self.predicate
 
-    @property
-    def of_one_instant(self) -> bool:
-        return True
-
-    @property
-    def passes_instants(self) -> bool:
-        return True
+    samples_inputs = True
 
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
         return FilterOperator(self.predicate, possible).segments(run.segments(self.input, possible))
@@ -363,23 +351,14 @@ class Filter(Unary):
 
     # -- revisions ------------------------------------------------------------------------------------------
 
-    @property
-    def revision_modes(self) -> tuple[str, str]:
-        return "stateless", "a revised row is all it needs"
-
-    def incremental(
-        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
-    ) -> IncrementalOperator:
-        return IncrementalFilter(self, view, possible, inputs, margin)
+    revision_modes = "stateless", "a revised row is all it needs"
+    maintained = IncrementalFilter
 
     # -- explain --------------------------------------------------------------------------------------------
 
     @property
     def label(self) -> str:
         return f"Filter {predicate_label(self.predicate)}"
-
-    def model_of(self, column: str, degrees: Degrees) -> Expression:
-        return self.input.model_of(column, degrees)
 
 
 def filtered(node: Node, predicates: Predicates) -> Node:

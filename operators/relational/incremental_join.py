@@ -139,10 +139,7 @@ class IncrementalJoin(IncrementalOperator):
                 found.append(KeyRanges(self.codes_of_pairs(pairs), widened.start, widened.end))
         mode = DOWNSTREAM if all(arc.point is not None for arc in self.inputs) else UPSTREAM
         self.count_mode(mode, self.revised)
-        code, start, end = (
-            np.concatenate([getattr(one, name) for one in found]) for name in ("code", "start", "end")
-        )
-        affected = KeyRanges(code, start, end).merged()
+        affected = KeyRanges.concat(found).merged()
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
         made, delta = changed_apart(self._evaluated, affected)

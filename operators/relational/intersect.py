@@ -41,9 +41,7 @@ class Intersect(Node):
 
     # -- rewriting ------------------------------------------------------------------------------------------
 
-    @property
-    def has_equation(self) -> bool:
-        return True
+    has_equation = True
 
     def expanded(self) -> Node:
         columns = self.columns

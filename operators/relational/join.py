@@ -29,7 +29,6 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import Program, ProgramArc
-from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.needs import Needs, positions
 from pulse.operators.inversion.sources import Inversion, Source
 from pulse.operators.labels import duration, predicate_label
@@ -42,11 +41,11 @@ from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.incremental_join import IncrementalJoin
 from pulse.operators.relational.join_inversion import with_condition
 from pulse.operators.relational.join_predicates import distribute
+from pulse.operators.relational.mirror import one_way_condition
 from pulse.operators.relational.near import Near, near_by
 from pulse.operators.relational.on_samples import filter_samples, join_samples
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
 from pulse.operators.relational.scan import scans
-from pulse.operators.relational.symmetric_pairs import one_way_condition
 from pulse.operators.symbols import Degrees, GenericModel
 from pulse.stream.propagation.frame import Names
 from pulse.stream.propagation.signature import Signature
@@ -111,8 +110,7 @@ class Join(Node):
         return bool(left) and (left, right) == own
 
     @property
-    def joins_samples(self) -> bool:
-        """Return whether its samples are those of its inputs, joined."""
+    def samples_inputs(self) -> bool:
         return self.on_all_keys or (bool(self.equal) and self.closes)
 
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
@@ -129,7 +127,7 @@ class Join(Node):
         return joined if rest == TRUE else FilterOperator(rest, possible).segments(joined)
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
-        if not self.joins_samples:
+        if not self.samples_inputs:
             return super().samples(run, every)
         left, right = run.samples(self.left, every), run.samples(self.right, every)
         joined = join_samples(left, right, self.equal, self.columns)
@@ -160,7 +158,7 @@ class Join(Node):
         return Nearness(near.left, near.right, reach, near.window, slack)
 
     def compile(self, program: Program, rows: Mapping[Node, int]) -> ProgramArc:
-        if not self.joins_samples:
+        if not self.samples_inputs:
             return super().compile(program, rows)
         left, right = self.left.compile(program, rows), self.right.compile(program, rows)
         keys = len(next(one for one in walk(self) if one in rows).columns.key)
@@ -280,6 +278,9 @@ class Join(Node):
 
     # -- revisions ------------------------------------------------------------------------------------------
 
+    revision_modes = "downstream or upstream", "the other side's rows are stored on its arc, or replayed"
+    maintained = IncrementalJoin
+
     @property
     def reach(self) -> Reach:
         # Pairs near within a window of an instant are kept around it, on both sides.
@@ -295,15 +296,6 @@ class Join(Node):
     @property
     def is_sized(self) -> bool:
         return self.near is None or isinstance(self.near.window, int)
-
-    @property
-    def revision_modes(self) -> tuple[str, str]:
-        return "downstream or upstream", "the other side's rows are stored on its arc, or replayed"
-
-    def incremental(
-        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
-    ) -> IncrementalOperator:
-        return IncrementalJoin(self, view, possible, inputs, margin)
 
     # -- explain --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ A key keeps the smallest of its shares in all pairs. Progressive filling distrib
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from pulse.operators.relational.equi_join import (
     split_condition,
 )
 from pulse.operators.relational.near import Near
-from pulse.operators.relational.proximity_join import position_boxes
+from pulse.operators.relational.proximity_join import chunks, position_boxes
 
 if TYPE_CHECKING:
     from pulse.operators.relational.join import Join
@@ -148,7 +148,7 @@ class _Condition:
         pairs = matching_pairs(left, right, pairs, keys)
         if node.near is not None:
             pairs = self._near(pairs, node.near)
-        for chunk in _chunks(left, right, pairs):
+        for chunk in chunks(left, right, pairs, _ROWS) if len(pairs) else ():
             cells = common_cells(left, right, chunk)
             some = chunk[np.diff(cells.offsets) > 0]
             rows = joined(left, right, chunk, cells, node.columns)
@@ -245,13 +245,3 @@ def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
         sign = 1.0 if j % 2 == 0 else -1.0
         out[:, j] = sign * group_min(sign * rows[:, j], relation.group, relation.groups)
     return out
-
-
-def _chunks(left: Relation, right: Relation, pairs: IntArray) -> Iterator[IntArray]:
-    """Split the pairs into chunks with a limited number of rows."""
-    sizes = np.diff(left.offsets)[pairs[:, 0]] + np.diff(right.offsets)[pairs[:, 1]]
-    chunk = np.cumsum(sizes) // _ROWS
-    cuts = np.flatnonzero(np.diff(chunk)) + 1
-    for part in np.split(pairs, cuts):
-        if len(part):
-            yield part

@@ -20,17 +20,17 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
-from pulse.core.expression import Expression
+from pulse.core.expression import Column, Comparison, Expression, all_of, conjuncts
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.evaluation import PlanEvaluation
+from pulse.operators.expressions.symmetry import Renaming, called, equal_as
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import positions
 from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, Swaps, Unary, plan_node
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
-from pulse.operators.symbols import Degrees
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,20 @@ class MirrorOperator:
     swaps: tuple[tuple[str, str], ...]
 
     @cached_property
-    def _exchanged(self) -> dict[str, str]:
+    def exchanged(self) -> dict[str, str]:
+        """Return for each column of a swap the other."""
         return dict(self.swaps) | {b: a for a, b in self.swaps}
+
+    def _other(self, name: str) -> str:
+        return self.exchanged.get(name, name)
 
     def segments(self, relation: Relation) -> Relation:
         """Append the mirrored rows to those of the input."""
         if not len(relation):
             return relation
         plain = replace(relation, lineage=None)
-        mirrored = replace(
-            plain,
-            keys=self.keys(relation.columns, relation.keys),
-            models=self._named(relation.models),
-            err=self._named(relation.err),
-            drift=self._named(relation.drift),
-            unmodelled=self._named(relation.unmodelled),
-        )
+        mirrored = plain.only(plain.columns, {name: self._other(name) for name in plain.columns.names})
+        mirrored = replace(mirrored, keys=self.keys(relation.columns, relation.keys))
         return replace(Relation.concat([plain, mirrored]), lineage=_twice(relation.lineage))
 
     def samples(self, samples: Samples) -> Samples:
@@ -63,10 +61,8 @@ class MirrorOperator:
         keys = self.keys(samples.columns, samples.keys)
 
         def both(of: Mapping[str, Any]) -> dict[str, Any]:
-            other = self._named(of)
-            return {name: np.concatenate((values, other[name])) for name, values in of.items()}
+            return {name: np.concatenate((values, of[self._other(name)])) for name, values in of.items()}
 
-        others = self._named(samples.unmodelled)
         return replace(
             samples,
             keys=tuple(pa.concat_arrays([a, b]) for a, b in zip(samples.keys, keys, strict=True)),
@@ -77,17 +73,15 @@ class MirrorOperator:
             err=both(samples.err),
             certainty=np.tile(samples.certainty, 2),
             unmodelled={
-                name: pa.concat_arrays([values, others[name]]) for name, values in samples.unmodelled.items()
+                name: pa.concat_arrays([values, samples.unmodelled[self._other(name)]])
+                for name, values in samples.unmodelled.items()
             },
         )
 
     def keys(self, columns: Columns, keys: tuple[pa.Array, ...]) -> tuple[pa.Array, ...]:
         """Return the keys of groups with columns exchanged."""
-        own = self._named(dict(zip(columns.key_names, keys, strict=True)))
-        return tuple(own[name] for name in columns.key_names)
-
-    def _named(self, of: Mapping[str, Any]) -> dict[str, Any]:
-        return {self._exchanged.get(name, name): values for name, values in of.items()}
+        own = dict(zip(columns.key_names, keys, strict=True))
+        return tuple(own[self._other(name)] for name in columns.key_names)
 
 
 def _twice(lineage: Lineage | None) -> Lineage | None:
@@ -109,30 +103,25 @@ class Mirror(Unary):
     swaps: Swaps
 
     @property
-    def columns(self) -> Columns:
-        return self.input.columns
-
-    @property
-    def exchanged(self) -> dict[str, str]:
-        """Return for each column of a swap the other."""
-        return dict(self.swaps) | {b: a for a, b in self.swaps}
+    def operator(self) -> MirrorOperator:
+        """Return the operator over segments and samples."""
+        return MirrorOperator(self.swaps)
 
     # -- evaluation -----------------------------------------------------------------------------------------
 
-    @property
-    def of_one_instant(self) -> bool:
-        return True
+    of_one_instant = True
+    samples_inputs = True
 
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
-        return MirrorOperator(self.swaps).segments(run.segments(self.input, possible))
+        return self.operator.segments(run.segments(self.input, possible))
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
-        return MirrorOperator(self.swaps).samples(run.samples(self.input, every))
+        return self.operator.samples(run.samples(self.input, every))
 
     # -- rewriting ------------------------------------------------------------------------------------------
 
     def prune_columns(self, wanted: set[str]) -> Node:
-        other = self.exchanged
+        other = self.operator.exchanged
         below = self.input.prune_columns(wanted | {other[name] for name in wanted & other.keys()})
         swaps = tuple((a, b) for a, b in self.swaps if a in below.columns.names)
         return Mirror(below, swaps)
@@ -147,14 +136,12 @@ class Mirror(Unary):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        other = self.exchanged
+        other = self.operator.exchanged
         image = {name: other.get(name, name) for name in self.columns.modelled}
         return (*super().sources, Source.renamed(0, image))
 
     def source_groups(self, index: int, relation: Relation, below: Relation) -> IntArray:
-        keys = (
-            relation.keys if index == 0 else MirrorOperator(self.swaps).keys(relation.columns, relation.keys)
-        )
+        keys = relation.keys if index == 0 else self.operator.keys(relation.columns, relation.keys)
         return positions(keys, below.keys, relation.groups, below.groups)
 
     def input_fit(self, fit: Fit) -> Fit:
@@ -166,14 +153,51 @@ class Mirror(Unary):
     def label(self) -> str:
         return f"Mirror {', '.join(f'{a} <-> {b}' for a, b in self.swaps)}"
 
-    def model_of(self, column: str, degrees: Degrees) -> Expression:
-        return self.input.model_of(column, degrees)
-
 
 def lift_mirror(node: Node) -> Node:
     """Move a mirror from below a node to above it, where the node treats both columns of each swap alike."""
     below = node.inputs[0] if len(node.inputs) == 1 else node
     if not isinstance(below, Mirror) or below is node:
         return node
-    swaps = node.mirrored(below.exchanged)
+    swaps = node.mirrored(below.operator.exchanged)
     return node if swaps is None else Mirror(node.with_inputs((below.input,)), swaps)
+
+
+def one_way_condition(
+    condition: Expression, names: Renaming, left: Columns, right: Columns
+) -> Expression | None:
+    """Replace ``R.id != S.id`` in the condition of a join by ``R.id < S.id``; None if it is not symmetric in its sides.
+
+    ``names`` are those of the left columns on the right.
+    """
+    if len(left.key) != 1 or set(names) & set(names.values()):
+        return None
+    ((key, type_),) = left.key
+    own = conjuncts(condition)
+    unlike = [one for one in own if _compares_unlike(one, key, names[key])]
+    rest = all_of(one for one in own if one not in unlike)
+    # Both sides' times are the same instant: either name will do.
+    rest = called(rest, {right.time: left.time})
+    exchanged = {name: names[name] for name in left.names}
+    exchanged |= {other: name for name, other in exchanged.items()}
+    if not unlike or not _is_ordered(type_) or not equal_as(rest, rest, exchanged):
+        return None
+    first = Comparison("<", Column(key), Column(names[key]))
+    return all_of(first if one is unlike[0] else one for one in own if one not in unlike[1:])
+
+
+def _compares_unlike(predicate: Expression, key: str, other: str) -> bool:
+    match predicate:
+        case Comparison("!=", Column(a), Column(b)):
+            return {a, b} == {key, other}
+    return False
+
+
+def _is_ordered(type_: pa.DataType) -> bool:
+    """Check whether of two different values one is smaller: not for types with values that are not numbers."""
+    return bool(
+        pa.types.is_integer(type_)
+        or pa.types.is_string(type_)
+        or pa.types.is_large_string(type_)
+        or pa.types.is_temporal(type_)
+    )

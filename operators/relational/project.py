@@ -28,13 +28,11 @@ from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import Program, ProgramArc
 from pulse.operators.expressions.on_segments import Evaluation
 from pulse.operators.expressions.symmetry import Renaming, called, equal_as, normal, swaps_of
-from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import positions
 from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, Predicates, PushInto, Swaps, Unary, plan_node
 from pulse.operators.placement import Placement, Placing
-from pulse.operators.reach import Reach
 from pulse.operators.relational.incremental_project import IncrementalProject
 from pulse.operators.relational.on_samples import project_samples
 from pulse.operators.symbols import Degrees, GenericModel
@@ -57,18 +55,10 @@ class ProjectOperator:
         outputs = dict(self.outputs)
         work = Evaluation(relation, "project")
         sources = {name: work.as_model(work.fold(outputs[name])) for name in self.columns.modelled}
+        sources |= {name: self._name(outputs[name]) for name in self.columns.unmodelled_names}
         done = work.relation
-        return replace(
-            done,
-            columns=self.columns,
-            keys=tuple(self._key(done, outputs.get(name, Column(name))) for name in self.columns.key_names),
-            models={name: done.models[source] for name, source in sources.items()},
-            err={name: done.err[source] for name, source in sources.items()},
-            drift={name: done.drift[source] for name, source in sources.items() if source in done.drift},
-            unmodelled={
-                name: done.unmodelled[self._name(outputs[name])] for name in self.columns.unmodelled_names
-            },
-        )
+        keys = tuple(self._key(done, outputs.get(name, Column(name))) for name in self.columns.key_names)
+        return replace(done.only(self.columns, sources), keys=keys)
 
     @staticmethod
     def _key(relation: Relation, expression: Expression) -> pa.Array:
@@ -120,6 +110,9 @@ class Project(Unary):
 
     # -- evaluation -----------------------------------------------------------------------------------------
 
+    of_one_instant = True
+    passes_instants = True
+
     @property
     def expressions(self) -> tuple[Expression, ...]:
         return tuple(expression for _, expression in self.outputs)
@@ -129,11 +122,7 @@ class Project(Unary):
         return next(named, None) or super().key_output(name)
 
     @property
-    def of_one_instant(self) -> bool:
-        return True
-
-    @property
-    def passes_instants(self) -> bool:
+    def samples_inputs(self) -> bool:
         return True
 
     @property
@@ -273,19 +262,13 @@ class Project(Unary):
 
     # -- revisions ------------------------------------------------------------------------------------------
 
+    revision_modes = "stateless", "a revised row is all it needs"
+    maintained = IncrementalProject
+
     @property
     def renamed_from(self) -> tuple[Node, Mapping[str, str]]:
         names = {e.name: name for name, e in self.outputs if isinstance(e, Column)}
         return (self.input, names) if len(names) == len(self.outputs) else (self, {})
-
-    @property
-    def revision_modes(self) -> tuple[str, str]:
-        return "stateless", "a revised row is all it needs"
-
-    def incremental(
-        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
-    ) -> IncrementalOperator:
-        return IncrementalProject(self, view, possible, inputs, margin)
 
     # -- explain --------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ from pulse.kernels.polynomial.arithmetic import add, multiply, subtract
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets
 from pulse.kernels.polynomial.signs import LE, sign_ranges
+from pulse.kernels.rounding import magnitudes
 from pulse.kernels.status import NOT_FINITE, ZERO_POLYNOMIAL
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.equi_join import (
@@ -127,7 +127,7 @@ class PairJoin:
         sizes = (sides[:, :, 1] - sides[:, :, 0]).sum(axis=1)
         parts = [
             _relevant(left, right, _side_by_side(left, right, chunk), near, (own.box, others.box))
-            for chunk in _stretches(sides, sizes)
+            for chunk in _stretches(sides, sizes, _ROWS)
         ]
         cells = _concatenated(parts)
         ends = np.concatenate(([0], np.cumsum(counts)))
@@ -142,7 +142,7 @@ class PairJoin:
         boxes = own, own if same else position_boxes(right, self.near.right)
         parts = [
             _relevant(left, right, common_cells(left, right, chunk), self.near, boxes)
-            for chunk in _chunks(left, right, pairs)
+            for chunk in chunks(left, right, pairs, _ROWS)
         ]
         return _concatenated(parts)
 
@@ -170,7 +170,7 @@ def position_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
         for a, name in enumerate(position):
             c = relation.models[name]
             low, high, _ = bounds(c, relation.lo, relation.hi)
-            room = grow + _ROUNDING * _magnitude(c, relation.lo, relation.hi)
+            room = grow + _ROUNDING * magnitudes(c, relation.lo, relation.hi)
             box[:, 2 * a], box[:, 2 * a + 1] = low - room, high + room
     # A position that is not finite could be anywhere.
     unknown = np.isnan(box)
@@ -190,15 +190,15 @@ def _same_positions(left: Relation, right: Relation, near: Nearness) -> bool:
     )
 
 
-def _chunks(left: Relation, right: Relation, pairs: IntArray) -> Iterator[IntArray]:
-    """Split pairs into chunks of a bounded number of rows; without pairs, one empty chunk."""
+def chunks(left: Relation, right: Relation, pairs: IntArray, rows: int) -> list[IntArray]:
+    """Split pairs into chunks of about this many rows; without pairs, one empty chunk."""
     sizes = np.diff(left.offsets)[pairs[:, 0]] + np.diff(right.offsets)[pairs[:, 1]]
-    return _stretches(pairs, sizes)
+    return _stretches(pairs, sizes, rows)
 
 
-def _stretches(pairs: IntArray, sizes: IntArray) -> Iterator[IntArray]:
-    chunk = np.cumsum(sizes) // _ROWS
-    yield from np.split(pairs, np.flatnonzero(np.diff(chunk)) + 1)
+def _stretches(pairs: IntArray, sizes: IntArray, rows: int) -> list[IntArray]:
+    chunk = np.cumsum(sizes) // rows
+    return np.split(pairs, np.flatnonzero(np.diff(chunk)) + 1)
 
 
 def _side_by_side(left: Relation, right: Relation, spans: IntArray) -> Cells:
@@ -263,7 +263,7 @@ def _squared(left: Relation, right: Relation, cells: Cells, near: Nearness) -> t
             errors.append(left.err[a][cells.index[:, 0]] + right.err[b][cells.index[:, 1]])
         q = add(*squares)
         reach = near.reach + near.slack + np.hypot(*errors)
-        limit = reach * reach * (1.0 + _ROUNDING) + _ROUNDING * _magnitude(q, cells.lo, cells.hi)
+        limit = reach * reach * (1.0 + _ROUNDING) + _ROUNDING * magnitudes(q, cells.lo, cells.hi)
     return q, limit
 
 
@@ -296,12 +296,3 @@ def _times_within(q: FloatArray, limit: FloatArray, cells: Cells, within: BoolAr
     of_cell = np.zeros(len(within), np.int64)
     of_cell[rows] = counts
     return IntervalSets(np.concatenate(([0], np.cumsum(of_cell))), ranges, ends)
-
-
-def _magnitude(c: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
-    """Return ``sum(|c_j| T^j)`` with ``T`` the farther end, which the rounding of values on the range is proportional to."""
-    t = np.maximum(np.abs(lo), np.abs(hi))
-    total = np.abs(c[:, -1])
-    for j in range(c.shape[1] - 2, -1, -1):
-        total = total * t + np.abs(c[:, j])
-    return total

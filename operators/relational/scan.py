@@ -229,13 +229,11 @@ class Scan(Node):
 
     # -- revisions ------------------------------------------------------------------------------------------
 
+    revision_modes = "its connection point", "the anchor of everything above"
+
     @property
     def is_counted(self) -> bool:
         return self.start is None and self.end is None
-
-    @property
-    def revision_modes(self) -> tuple[str, str]:
-        return "its connection point", "the anchor of everything above"
 
     def incremental(
         self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach

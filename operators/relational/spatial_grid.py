@@ -24,16 +24,14 @@ A bucket covers the times in it; the margin is the earlier time that windows abo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.instants import GRAIN
-from pulse.operators.data.lineage import Lineage
+from pulse.core.arrays import FloatArray, IntArray
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import extents
+from pulse.operators.data.updates import cut_rows, extents
 from pulse.operators.relational.proximity_join import APPROXIMATED, position_boxes
 
 _SIDE = 1 << 15  # cells lie in -_SIDE .. _SIDE - 1 on either axis; farther positions go to the outermost
@@ -98,7 +96,7 @@ def portions(relation: Relation, bucket: int, margin: int) -> Portions:
     counts = (end + margin - 1) // bucket - first + 1
     rows = np.repeat(np.arange(len(relation)), counts)
     number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts) + first[rows]
-    lo, hi, keep = _cut(relation, rows, number * bucket - margin, (number + 1) * bucket)
+    lo, hi, keep = cut_rows(relation, rows, number * bucket - margin, (number + 1) * bucket)
     rows, number, lo, hi = rows[keep], number[keep], lo[keep], hi[keep]
     order = np.argsort(number, kind="stable")
     rows, number = rows[order], number[order]
@@ -107,26 +105,9 @@ def portions(relation: Relation, bucket: int, margin: int) -> Portions:
     starts[1:] = (number[1:] != number[:-1]) | (group[1:] != group[:-1])
     at = np.flatnonzero(starts)
     chosen = pa.array(group[at])
-    cut = replace(
-        relation.take(rows, lo=lo[order], hi=hi[order]),
-        keys=tuple(column.take(chosen) for column in relation.keys),
-        offsets=np.append(at, len(rows)),
-    )
+    keys = tuple(column.take(chosen) for column in relation.keys)
+    cut = relation._pick(rows, keys, np.append(at, len(rows)), lo=lo[order], hi=hi[order])
     return Portions(cut, number[at], group[at])
-
-
-def clip(relation: Relation, begin: int, end: int) -> Relation:
-    """Cut a relation to ``[begin, end)`` microseconds; groups without rows are left out."""
-    rows = np.arange(len(relation))
-    lo, hi, keep = _cut(relation, rows, np.full(len(rows), begin), np.full(len(rows), end))
-    return relation.take(rows[keep], lo=lo[keep], hi=hi[keep]).without_empty_groups()
-
-
-def clip_groups(relation: Relation, begin: IntArray, end: IntArray) -> Relation:
-    """Cut each group to its own range, as :func:`clip`."""
-    rows, group = np.arange(len(relation)), relation.group
-    lo, hi, keep = _cut(relation, rows, begin[group], end[group])
-    return relation.take(rows[keep], lo=lo[keep], hi=hi[keep]).without_empty_groups()
 
 
 def places(portion: Relation, position: tuple[str, str], reach: float, cell: float) -> IntArray:
@@ -170,7 +151,7 @@ def scatter(relation: Relation, grid: ResolvedGrid) -> Iterator[tuple[int, Relat
     distinct, cuts = np.unique(whole.place, return_index=True)
     ends = [*cuts[1:].tolist(), len(whole.place)]
     for place, begin, end in zip(distinct.tolist(), cuts.tolist(), ends, strict=False):
-        yield place, _some_groups(whole.relation, begin, end), whole.ranges[begin:end]
+        yield place, whole.relation.select_groups(np.arange(begin, end)), whole.ranges[begin:end]
 
 
 def cell_place(ix: IntArray, iy: IntArray, places: int) -> IntArray:
@@ -251,41 +232,3 @@ def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
     low = np.minimum.reduceat(box[:, 0::2], relation.offsets[:-1])
     high = np.maximum.reduceat(box[:, 1::2], relation.offsets[:-1])
     return np.stack((low[:, 0], high[:, 0], low[:, 1], high[:, 1]), axis=1)
-
-
-def _cut(
-    relation: Relation, rows: IntArray, begin: IntArray, end: IntArray
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Cut rows to ``[begin, end)`` microseconds; return ``lo``, ``hi``, and whether anything is left.
-
-    A sliver shorter than the time resolution that a cut leaves is dropped; a row that short before stays.
-    """
-    start, stop = (begin - relation.ref[rows]) / 1e6, (end - relation.ref[rows]) / 1e6
-    lo, hi = relation.lo[rows], relation.hi[rows]
-    whole = (start <= lo) & (hi <= stop) & (lo < stop)
-    new_lo, new_hi = np.maximum(lo, start), np.minimum(hi, stop)
-    keep: BoolArray = whole | (new_hi - new_lo > GRAIN)
-    return new_lo, new_hi, keep
-
-
-def _some_groups(relation: Relation, begin: int, end: int) -> Relation:
-    """Return consecutive groups, as views."""
-    a, b = int(relation.offsets[begin]), int(relation.offsets[end])
-    lineage = relation.lineage
-    if lineage is not None:
-        first, last = lineage.offsets[a], lineage.offsets[b]
-        lineage = Lineage(lineage.offsets[a : b + 1] - first, lineage.entries[first:last], lineage.table)
-    return replace(
-        relation,
-        keys=tuple(column.slice(begin, end - begin) for column in relation.keys),
-        offsets=relation.offsets[begin : end + 1] - a,
-        ref=relation.ref[a:b],
-        lo=relation.lo[a:b],
-        hi=relation.hi[a:b],
-        models={name: c[a:b] for name, c in relation.models.items()},
-        err={name: values[a:b] for name, values in relation.err.items()},
-        drift={name: values[a:b] for name, values in relation.drift.items()},
-        certainty=relation.certainty[a:b],
-        unmodelled={name: column.slice(a, b - a) for name, column in relation.unmodelled.items()},
-        lineage=lineage,
-    )

@@ -22,16 +22,12 @@ from pulse.core.keys import key_ranks
 from pulse.core.segment.order import Ranges, find_overlap
 from pulse.operators.accent_handling import Handling
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OverlappingInputsError
 from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.symmetry import called
-from pulse.operators.incremental.base import IncrementalOperator, Maintenance
 from pulse.operators.inversion.sources import Source
 from pulse.operators.node import Duration, Node, Predicates, PushInto, plan_node
-from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
-from pulse.operators.reach import Reach
 from pulse.operators.relational.exchange import Exchange
 from pulse.operators.relational.incremental_union import IncrementalUnion
 from pulse.operators.symbols import Degrees, GenericModel
@@ -90,21 +86,15 @@ class Union(Node):
 
     # -- evaluation -----------------------------------------------------------------------------------------
 
-    @property
-    def of_one_instant(self) -> bool:
-        return True
+    of_one_instant = True
+    passes_instants = True
 
     @property
-    def passes_instants(self) -> bool:
-        return True
+    def samples_inputs(self) -> bool:
+        return self.closes
 
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
         return UnionOperator().segments([run.segments(one, possible) for one in self.members])
-
-    def samples(self, run: PlanEvaluation, every: int) -> Samples:
-        if self.closes and run.carries_instants(self):
-            return replace(sample(run.instants(self, every), every), columns=self.columns)
-        return super().samples(run, every)
 
     def instants(self, run: PlanEvaluation, every: int) -> Relation:
         return UnionOperator().instants([run.instants(one, every) for one in self.members])
@@ -147,15 +137,8 @@ class Union(Node):
     # -- revisions ------------------------------------------------------------------------------------------
 
     separates_keys = False
-
-    @property
-    def revision_modes(self) -> tuple[str, str]:
-        return "stateless", "a revised row is all it needs"
-
-    def incremental(
-        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
-    ) -> IncrementalOperator:
-        return IncrementalUnion(self, view, possible, inputs, margin)
+    revision_modes = "stateless", "a revised row is all it needs"
+    maintained = IncrementalUnion
 
     # -- explain --------------------------------------------------------------------------------------------
 

@@ -59,10 +59,6 @@ class Alter:
         """Return whether no step alters anything."""
         return all(one.is_empty for one in self.steps.values())
 
-    def columns(self, before: Columns) -> Columns:
-        """Return the output columns for these input columns."""
-        return before
-
     def inverse(self) -> Alter:
         """Return the operator that undoes this one."""
         return replace(self, steps={name: steps.inverse() for name, steps in self.steps.items()})

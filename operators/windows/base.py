@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from pulse.core.arrays import IntArray
-from pulse.core.certainty import CertaintyArray
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import ABSENT, CertaintyArray
 from pulse.core.columns import Columns
 from pulse.operators.accent_handling import DerivedOutput
+from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.incremental.costs import Cost, Costs
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.patch.base import Patch
+
+Rows = TypeVar("Rows", Relation, Samples)
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,13 @@ class WindowFunction:
     size: int
     advance: int | None = None
 
+    known: ClassVar[tuple[str, ...]]
+    """The functions that it computes."""
+
+    def __post_init__(self) -> None:
+        if self.function not in self.known:
+            raise OperatorError(f"window: expected one of {', '.join(self.known)}, got '{self.function}'")
+
     def columns(self, before: Columns) -> Columns:
         """Return the output columns for an input with these columns."""
         return Columns(before.key, (self.output,), (), before.time)
@@ -42,7 +53,7 @@ class WindowFunction:
     @property
     def is_mean(self) -> bool:
         """Return whether a result is at least the smallest value in the window, and at most the largest."""
-        return False
+        return self.function == "avg"
 
     def segments(self, relation: Relation) -> Relation:
         """Compute the results as segments in the closing time."""
@@ -61,6 +72,65 @@ class WindowFunction:
     ) -> list[Samples]:
         """Compute the results of windows that differ in size and output only, in one pass."""
         return [one.samples(relation, every) for one in windows]
+
+    def pieces(
+        self,
+        relation: Relation,
+        pieces: tuple[IntArray, IntArray, FloatArray, FloatArray],
+        c: FloatArray,
+        err: FloatArray,
+        certainty: CertaintyArray,
+        lineage: Lineage | None,
+    ) -> Relation:
+        """Return the results on pieces ``(offsets, ref, lo, hi)`` of the closing time."""
+        offsets, ref, lo, hi = pieces
+        return Relation(
+            columns=self.columns(relation.columns),
+            keys=relation.keys,
+            offsets=offsets,
+            ref=ref,
+            lo=lo,
+            hi=hi,
+            models={self.output: c},
+            err={self.output: err},
+            drift={},
+            certainty=certainty,
+            lineage=lineage,
+        )
+
+    def closings(
+        self,
+        relation: Relation,
+        every: int,
+        places: tuple[IntArray, IntArray, IntArray],
+        values: FloatArray,
+        err: FloatArray,
+        certainty: CertaintyArray,
+    ) -> Samples:
+        """Return the results at closing times, in stretches ``(group, first, offsets)``."""
+        group, first, offsets = places
+        return Samples(
+            columns=self.columns(relation.columns),
+            keys=relation.keys,
+            group=group,
+            first=first,
+            offsets=offsets,
+            every=every,
+            values={self.output: values},
+            err={self.output: err},
+            certainty=certainty,
+        )
+
+    def finite(self, made: Rows, values: FloatArray) -> Rows:
+        """Return results whose values, one or several a row, are all finite; fail if one is not."""
+        finite = np.isfinite(values)
+        if finite.all():
+            return made
+        row = int(finite.reshape(len(finite), -1).all(axis=1).argmin())
+        raise DomainError(
+            f"window {self.function}({self.argument}): the result for {made.where(row)} is beyond the range of "
+            "floating-point numbers; scale the attribute down first"
+        )
 
     # -- inversion ------------------------------------------------------------------------------------------
 
@@ -113,6 +183,12 @@ class WindowFunction:
         return (
             f"{self.function}: {self.output}(t) = {self.function} of {self.argument} over [t - {size}, t)",
         )
+
+
+def present(relation: Relation) -> Relation:
+    """Drop rows marked absent, which windows treat as holes."""
+    absent = relation.certainty == ABSENT
+    return relation.take(np.flatnonzero(~absent)) if absent.any() else relation
 
 
 def least_certain(certainty: CertaintyArray, first: IntArray, last: IntArray) -> CertaintyArray:

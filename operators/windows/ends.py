@@ -24,14 +24,15 @@ from pulse.kernels.windows.ends_on_grid import window_ends_every
 from pulse.kernels.windows.integral import window_integral
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.windows.base import WindowFunction, least_certain
-from pulse.operators.windows.on_grid import present
+from pulse.operators.windows.base import WindowFunction, least_certain, present
 from pulse.operators.windows.tuple_window import PointWindow
 
 
 @dataclass(frozen=True)
 class End(WindowFunction):
     """The window aggregate ``first`` or ``last``."""
+
+    known: ClassVar[tuple[str, ...]] = ("first", "last")
 
     def segments(self, relation: Relation) -> Relation:
         rows = self._rows(relation)
@@ -42,16 +43,13 @@ class End(WindowFunction):
         if self.function == "first":
             rows = replace(rows, ref=rows.ref + self.size)
         made = rows.take(tail if self.function == "first" else head, lo=lo, hi=hi, ref=ref)
-        return replace(
-            made,
-            columns=self.columns(relation.columns),
-            offsets=offsets,
-            models={self.output: made.models[self.argument]},
-            err={self.output: made.err[self.argument]},
-            drift={},
-            certainty=least_certain(rows.certainty, tail, head),
-            unmodelled={},
-            lineage=None if rows.lineage is None else rows.lineage.spans(tail, head),
+        return self.pieces(
+            relation,
+            (offsets, ref, lo, hi),
+            made.models[self.argument],
+            made.err[self.argument],
+            least_certain(rows.certainty, tail, head),
+            None if rows.lineage is None else rows.lineage.spans(tail, head),
         )
 
     def samples(self, relation: Relation, every: int) -> Samples:
@@ -64,17 +62,8 @@ class End(WindowFunction):
             advance_us=every,
             closing=self.function == "last",
         )
-        return Samples(
-            columns=self.columns(relation.columns),
-            keys=rows.keys,
-            group=found.group,
-            first=found.first,
-            offsets=found.offsets,
-            every=every,
-            values={self.output: found.values},
-            err={self.output: found.err},
-            certainty=least_certain(rows.certainty, found.tail, found.head),
-        )
+        certainty = least_certain(rows.certainty, found.tail, found.head)
+        return self.closings(rows, every, found[:3], found.values, found.err, certainty)
 
     def equations(self, size: str) -> tuple[str, ...]:
         at = f"t - {size}" if self.function == "first" else "t⁻"
@@ -95,7 +84,7 @@ class End(WindowFunction):
 class TupleEnd(PointWindow):
     """The window aggregate ``first`` or ``last`` over tuples."""
 
-    known: ClassVar[tuple[str, ...]] = ("first", "last")
+    known: ClassVar[tuple[str, ...]] = End.known
     patches: ClassVar = None
 
     def reduce(

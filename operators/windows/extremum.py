@@ -26,19 +26,19 @@ from pulse.core.instants import gaps, tolerances
 from pulse.kernels.pieces.window_cover import touched
 from pulse.kernels.rounding import evaluation
 from pulse.kernels.windows.extremum import sliding_extremum
+from pulse.kernels.windows.extremum_on_grid import window_extremum_every
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.incremental.costs import Cost, Costs
-from pulse.operators.patch.extremum import PatchExtremum
-from pulse.operators.patch.on_grid import ExtremumClosings
-from pulse.operators.windows.base import WindowFunction, least_certain
-from pulse.operators.windows.on_grid import extremum_samples
+from pulse.operators.patch.extremum import ExtremumClosings, PatchExtremum
+from pulse.operators.windows.base import WindowFunction, least_certain, present
 
 
 @dataclass(frozen=True)
 class Extremum(WindowFunction):
     """The window aggregate ``min`` or ``max``."""
 
+    known: ClassVar[tuple[str, ...]] = ("min", "max")
     may_stay: ClassVar[bool] = True
     costs: ClassVar[Costs] = Costs(Cost(2500.0, 0.75), Cost(3500.0, 0.4))
     results_per_row: ClassVar[float] = 0.5
@@ -48,7 +48,6 @@ class Extremum(WindowFunction):
     )
 
     def segments(self, relation: Relation) -> Relation:
-        """Compute the results as segments in the closing time."""
         found = sliding_extremum(
             relation.ref,
             relation.lo,
@@ -58,20 +57,9 @@ class Extremum(WindowFunction):
             self.size,
             upper=self.function == "max",
         )
-        made = replace(
-            relation,
-            columns=self.columns(relation.columns),
-            offsets=found.offsets,
-            ref=found.ref,
-            lo=found.lo,
-            hi=found.hi,
-            models={self.output: found.c},
-            err={},
-            drift={},
-            certainty=np.zeros(len(found.ref), np.uint8),
-            unmodelled={},
-            lineage=None,
-        )
+        pieces = (found.offsets, found.ref, found.lo, found.hi)
+        none = np.zeros(len(found.ref))
+        made = self.pieces(relation, pieces, found.c, none, none.astype(np.uint8), None)
         err, c = relation.err[self.argument], relation.models[self.argument]
         if c.shape[1] > 1:  # the results move to other references and are evaluated there
             err = err + 4.0 * evaluation(c, relation.lo, relation.hi)
@@ -91,10 +79,17 @@ class Extremum(WindowFunction):
         )
 
     def samples(self, relation: Relation, every: int) -> Samples:
-        columns = self.columns(relation.columns)
-        return extremum_samples(
-            relation, self.function, self.argument, self.output, self.size, every, columns
+        rows = present(relation)
+        found = window_extremum_every(
+            (rows.ref, rows.lo, rows.hi, rows.models[self.argument]),
+            rows.offsets,
+            err=rows.err[self.argument],
+            certainty=rows.certainty,
+            size_us=self.size,
+            advance_us=every,
+            upper=self.function == "max",
         )
+        return self.closings(rows, every, found[:3], found.values, found.err, found.certainty)
 
     def equations(self, size: str) -> tuple[str, ...]:
         envelope = "lower" if self.function == "min" else "upper"

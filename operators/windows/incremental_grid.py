@@ -13,8 +13,8 @@ import numpy as np
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, POSSIBLE
 from pulse.operators.data.relation import Relation
-from pulse.operators.incremental.base import nothing, overlapping
-from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, changed_rows
+from pulse.operators.incremental.base import overlapping
+from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, changed_rows, nothing
 from pulse.operators.output.sampling import as_points
 from pulse.operators.patch.base import Patch
 from pulse.operators.windows.incremental_window import IncrementalWindow
@@ -22,6 +22,8 @@ from pulse.operators.windows.incremental_window import IncrementalWindow
 
 class GridWindow(IncrementalWindow):
     """A window that replays or patches, at multiples of the view's ``every``."""
+
+    at_instants = True
 
     @property
     def every(self) -> int:

@@ -239,12 +239,10 @@ def _concat(parts: list[Delta]) -> Delta:
     shift = np.cumsum([0, *(len(one.relation) for one in parts)])
     old = np.concatenate([one.old + by for one, by in zip(parts, shift, strict=False)])
     new = np.concatenate([one.new + by for one, by in zip(parts, shift, strict=False)])
-    code, start, end = (
-        np.concatenate([getattr(one.stretches, name) for one in parts]) for name in ("code", "start", "end")
-    )
-    order = np.lexsort((start, code))
+    stretches = KeyRanges.concat([one.stretches for one in parts])
+    order = np.lexsort((stretches.start, stretches.code))
     return Delta(
-        KeyRanges(code, start, end).take(order),
+        stretches.take(order),
         relation,
         old[order],
         new[order],

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
@@ -25,20 +25,26 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.instants import gaps, tolerances
+from pulse.core.time import format_duration
 from pulse.kernels.instants import MICROSECONDS
 from pulse.kernels.pieces.window_cover import largest_of_spans
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN, SMALL, TERM, TINY, UNIT, evaluation, magnitudes
+from pulse.kernels.windows.average_on_grid import (
+    Family,
+    all_finite,
+    first_not_finite,
+    window_averages_every,
+    window_families_every,
+)
 from pulse.kernels.windows.integral import window_integral
 from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import DomainError
 from pulse.operators.inversion.fit import UNKNOWN, Fit
-from pulse.operators.patch.integral import PatchIntegral
-from pulse.operators.patch.on_grid import IntegralClosings
-from pulse.operators.windows.base import WindowFunction, least_certain
-from pulse.operators.windows.on_grid import integrals_samples
+from pulse.operators.patch.integral import IntegralClosings, PatchIntegral
+from pulse.operators.windows.base import WindowFunction, least_certain, present
 from pulse.stream.units.affine import Affine
 
 
@@ -46,16 +52,12 @@ from pulse.stream.units.affine import Affine
 class Integral(WindowFunction):
     """The window aggregate ``sum`` or ``avg``, by the integral."""
 
+    known: ClassVar[tuple[str, ...]] = ("sum", "avg")
     shares_pass: ClassVar[bool] = True
     patches: ClassVar = (PatchIntegral, IntegralClosings)
     patched_where: ClassVar[str] = "patched where bounds stay and no hole opens or closes, else replayed"
 
-    @property
-    def is_mean(self) -> bool:
-        return self.function == "avg"
-
     def segments(self, relation: Relation) -> Relation:
-        """Compute the results as segments in the closing time."""
         rows = relation.ranges_only()
         offsets, ref, lo, hi, c, head, tail = window_integral(
             rows.ref, rows.lo, rows.hi, rows.models[self.argument], rows.offsets, self.size
@@ -65,27 +67,9 @@ class Integral(WindowFunction):
         err += evaluation(c, lo, hi) + _of_solved_ends(rows, self.argument, head, tail)
         if self.function == "avg":
             c, err = c / (self.size / 1e6), err / (self.size / 1e6)
-        made = replace(
-            rows,
-            columns=self.columns(relation.columns),
-            offsets=offsets,
-            ref=ref,
-            lo=lo,
-            hi=hi,
-            models={self.output: c},
-            err={self.output: err},
-            drift={},
-            certainty=least_certain(rows.certainty, tail, head),
-            unmodelled={},
-            lineage=None if rows.lineage is None else rows.lineage.spans(tail, head),
-        )
-        finite = np.isfinite(c).all(axis=1)
-        if not finite.all():
-            raise DomainError(
-                f"window {self.function}({self.argument}): the result for {made.where(int(finite.argmin()))} is beyond "
-                "the range of floating-point numbers; scale the attribute down first"
-            )
-        return made
+        certainty = least_certain(rows.certainty, tail, head)
+        lineage = None if rows.lineage is None else rows.lineage.spans(tail, head)
+        return self.finite(self.pieces(rows, (offsets, ref, lo, hi), c, err, certainty, lineage), c)
 
     def equations(self, size: str) -> tuple[str, ...]:
         share = f"1/({size}) " if self.function == "avg" else ""
@@ -99,8 +83,27 @@ class Integral(WindowFunction):
     def samples_together(
         self, relation: Relation, windows: Sequence[WindowFunction], every: int
     ) -> list[Samples]:
-        wanted = [(one.output, one.size, one.columns(relation.columns)) for one in windows]
-        return integrals_samples(relation, self.function, self.argument, wanted, every)
+        # A further window costs a fraction of the first if its size has the same remainder modulo ``every``.
+        rows = present(relation)
+        found = window_averages_every(
+            (rows.ref, rows.lo, rows.hi, rows.models[self.argument]),
+            rows.offsets,
+            (rows.err[self.argument], rows.drift.get(self.argument), rows.certainty),
+            sizes_us=[one.size for one in windows],
+            advance_us=every,
+            total=self.function == "sum",
+        )
+        made = []
+        for one, window in zip(found, windows, strict=True):
+            samples = window.closings(rows, every, one[:3], one.values, one.err, one.certainty)
+            wrong = first_not_finite(one)
+            if wrong >= 0:
+                raise DomainError(
+                    f"{self.function}({self.argument}) over {format_duration(window.size)}: not finite for "
+                    f"{samples.where(wrong)}; scale the attribute down first"
+                )
+            made.append(samples)
+        return made
 
     def _errors(self, rows: Relation, lo: FloatArray, head: IntArray, tail: IntArray) -> FloatArray:
         """Bound the error of the integral, once per piece."""
@@ -139,6 +142,27 @@ class Integral(WindowFunction):
         return DerivedOutput.aggregated(
             self.output, self.argument, lambda map: Affine(map.a, map.b * seconds)
         )
+
+
+def integral_families(
+    relation: Relation, function: str, argument: str, sizes: Sequence[int], every: int, groups: slice
+) -> list[Family] | None:
+    """Compute windows of some groups as :func:`~pulse.kernels.windows.average_on_grid.window_families_every` returns them.
+
+    Return None if a value is not finite. The relation has no absent rows (:func:`~pulse.operators.windows.base.present`).
+    """
+    begin, end = relation.offsets[groups.start], relation.offsets[groups.stop]
+    rows = slice(begin, end)
+    drift = relation.drift.get(argument)
+    found = window_families_every(
+        (relation.ref[rows], relation.lo[rows], relation.hi[rows], relation.models[argument][rows]),
+        relation.offsets[groups.start : groups.stop + 1] - begin,
+        (relation.err[argument][rows], None if drift is None else drift[rows], relation.certainty[rows]),
+        sizes_us=sizes,
+        advance_us=every,
+        total=function == "sum",
+    )
+    return found if all(map(all_finite, found)) else None
 
 
 _EPSILON = 2.0 * UNIT

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -30,23 +30,19 @@ from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window
 from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.errors import DomainError, OperatorError
+from pulse.operators.errors import OperatorError
 from pulse.operators.incremental.costs import Cost, Costs
 from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.patch.base import Patch
-from pulse.operators.patch.on_grid import PointClosings
-from pulse.operators.patch.tuple_window import PatchPoints
+from pulse.operators.patch.tuple_window import PatchPoints, PointClosings
 from pulse.operators.windows.base import WindowFunction
-
-FUNCTIONS = ("min", "max", "sum", "avg", "count")
 
 
 @dataclass(frozen=True)
 class PointWindow(WindowFunction):
     """A window aggregate over points: ``function`` of ``argument``, windows of ``size`` microseconds, named ``output``."""
 
-    known: ClassVar[tuple[str, ...]] = FUNCTIONS
-
+    known: ClassVar[tuple[str, ...]] = ("min", "max", "sum", "avg", "count")
     may_stay: ClassVar[bool] = True
     costs: ClassVar[Costs] = Costs(Cost(2500.0, 0.1), Cost(3300.0, 0.23))
     patches: ClassVar[tuple[type[Patch], type[Patch]] | None] = (PatchPoints, PointClosings)
@@ -54,56 +50,19 @@ class PointWindow(WindowFunction):
         "patched where tuples are replaced at their instants, and an extremum is not withdrawn, else replayed"
     )
 
-    def __post_init__(self) -> None:
-        if self.function not in self.known:
-            raise OperatorError(f"window: expected one of {', '.join(self.known)}, got '{self.function}'")
-
-    @property
-    def is_mean(self) -> bool:
-        return self.function == "avg"
-
     def segments(self, relation: Relation) -> Relation:
-        """Compute the results as segments in the closing time."""
         spans = window_pieces(self._instants(relation), relation.offsets, self.size)
         values, err, certainty = self.results(relation, spans.tail, spans.head)
-        made = replace(
-            relation,
-            columns=self.columns(relation.columns),
-            offsets=spans.offsets,
-            ref=spans.start,
-            lo=np.zeros(len(values)),
-            hi=(spans.end - spans.start) / 1e6,
-            models={self.output: values[:, None]},
-            err={self.output: err},
-            drift={},
-            certainty=certainty,
-            unmodelled={},
-            lineage=None if relation.lineage is None else relation.lineage.spans(spans.tail, spans.head - 1),
-        )
-        finite = np.isfinite(values)
-        if not finite.all():
-            raise self._not_finite(made.where(int(finite.argmin())))
-        return made
+        pieces = (spans.offsets, spans.start, np.zeros(len(values)), (spans.end - spans.start) / 1e6)
+        lineage = None if relation.lineage is None else relation.lineage.spans(spans.tail, spans.head - 1)
+        made = self.pieces(relation, pieces, values[:, None], err, certainty, lineage)
+        return self.finite(made, values)
 
     def samples(self, relation: Relation, every: int) -> Samples:
-        """Compute the results at all multiples of ``every`` (microseconds), directly from the points."""
         found = window_closings(self._instants(relation), relation.offsets, self.size, every)
         values, err, certainty = self.results(relation, found.tail, found.head)
-        made = Samples(
-            columns=self.columns(relation.columns),
-            keys=relation.keys,
-            group=found.group,
-            first=found.first,
-            offsets=found.offsets,
-            every=every,
-            values={self.output: values},
-            err={self.output: err},
-            certainty=certainty,
-        )
-        finite = np.isfinite(values)
-        if not finite.all():
-            raise self._not_finite(made.where(int(finite.argmin())))
-        return made
+        made = self.closings(relation, every, found[:3], values, err, certainty)
+        return self.finite(made, values)
 
     def answer(self, relation: Relation, possible: bool) -> Relation:
         """Compute the results as segments; the input has possible rows also where the output has none."""
@@ -175,12 +134,6 @@ class PointWindow(WindowFunction):
     def equations(self, size: str) -> tuple[str, ...]:
         what = f"{self.function} of the tuples of {self.argument}"
         return (f"{self.function}: {self.output}(t) = {what} in [t - {size}, t), constant between changes",)
-
-    def _not_finite(self, where: str) -> DomainError:
-        return DomainError(
-            f"window {self.function}({self.argument}): the result for {where} is beyond the range of floating-point "
-            "numbers; scale the attribute down first"
-        )
 
     # -- inversion ------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Window: aggregate each key over ``[t - size, t)``, as a function of the closing time ``t`` (semantics 3.5, 3.6).
 
 1 Transforms: by the function, a class of :mod:`pulse.operators.windows.functions`. Windows that touch a hole, or reach outside,
-  have no result. At closing times alone, results are computed directly from the input (:mod:`pulse.operators.windows.on_grid`).
+  have no result. At closing times alone, results are computed directly from the input.
 2 Bounds: by the function. The certainty is the smallest of the rows in the window.
 3 Inverts: by the function, to the rows in the window (semantics 4.3).
 4 Revises: the windows that close within ``size`` after a changed row: stored results are patched
@@ -175,6 +175,8 @@ class Window(Aggregate):
 
     # -- revisions ------------------------------------------------------------------------------------------
 
+    is_storable = True
+
     @property
     def reach(self) -> Reach:
         return Reach(0, self.looks_back)
@@ -188,10 +190,6 @@ class Window(Aggregate):
     @property
     def takes_possible(self) -> bool:
         return self.input.columns.points
-
-    @property
-    def is_storable(self) -> bool:
-        return True
 
     @property
     def is_sized(self) -> bool:
@@ -215,8 +213,12 @@ class Window(Aggregate):
     def incremental(
         self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
     ) -> IncrementalOperator:
-        maintained = GridWindow if view.at_closings(self) else IncrementalWindow
-        return maintained(self, view, possible, inputs, margin)
+        return IncrementalWindow(self, view, possible, inputs, margin)
+
+    def incremental_at_instants(
+        self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach
+    ) -> IncrementalOperator:
+        return GridWindow(self, view, possible, inputs, margin)
 
     # -- explain --------------------------------------------------------------------------------------------
 

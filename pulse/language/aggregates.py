@@ -49,7 +49,6 @@ def bind_aggregates(
         where = select.args.get("having") or select.args["group"]
         raise wrong(
             "there is no aggregate to group; write where instead of having, or leave out group by",
-            scope.text,
             where,
         )
     keys = _group_keys(select, scope)
@@ -99,15 +98,13 @@ def _group_keys(select: exp.Select, scope: Scope) -> tuple[str, ...]:
         in_scope = any(source.find(node.name) for source in scope.sources)
         found = scope.resolve(meant if isinstance(meant, exp.Column) and not in_scope else node)
         if not isinstance(found, Attribute) or found.role is not Role.KEY:
-            written = source_text(node, scope.text)
+            written = source_text(node)
             what = {Role.MODELLED: "changes continuously", Role.UNMODELLED: "is not part of the key"}
             why = "is the time" if not isinstance(found, Attribute) else what.get(found.role, "is the time")
             listed = ", ".join(
                 one.name for s in scope.sources for one in s.attributes if one.role is Role.KEY
             )
-            raise wrong(
-                f"group by takes keys: '{written}' {why}. Keys are: {listed or 'none'}", scope.text, node
-            )
+            raise wrong(f"group by takes keys: '{written}' {why}. Keys are: {listed or 'none'}", node)
         keys[found.column] = None
     return tuple(keys)
 
@@ -134,7 +131,7 @@ def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
     if call.this == "count" and len(call.expressions) == 1 and isinstance(call.expressions[0], exp.Star):
         return _anything(scope)
     if len(call.expressions) != 1:
-        raise wrong(f"{call.this} takes one argument, got {len(call.expressions)}", scope.text, call)
+        raise wrong(f"{call.this} takes one argument, got {len(call.expressions)}", call)
     argument = bare(call.expressions[0])
     value = binder.number(argument)
     found = scope.resolve(argument) if isinstance(argument, exp.Column) else None
@@ -142,7 +139,6 @@ def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
         what = "a key" if found.role is Role.KEY else "not modelled: it is constant within a segment"
         raise wrong(
             f"'{found.name}' is {what}; {call.this} takes a modelled attribute or an expression",
-            scope.text,
             call,
         )
     return value
@@ -161,7 +157,6 @@ def _check_across(calls: list[exp.Anonymous], scope: Scope, functions: Collectio
             public = ", ".join(one for one in functions if one != EACH)
             raise wrong(
                 f"{call.this} is of one key, over a window: group by all keys, or aggregate across them with {public}",
-                scope.text,
                 call,
             )
 
@@ -222,7 +217,6 @@ def _no_window(call: exp.Anonymous, scope: Scope, node: Node) -> None:
     raise wrong(
         f"{grouped}, so {call.this} needs a window to aggregate over: write [size 60 advance 2] behind the stream"
         + (", or group by fewer keys" if node.columns.key else ""),
-        scope.text,
         call,
     )
 
@@ -246,12 +240,12 @@ class _Grouped(Binder):
         if isinstance(found, Attribute) and found.role is not Role.TIME:
             key = self._key_of.get(self._labels.get(found.column, ""))
             if key is None:
-                raise self.wrong(
-                    f"'{self.written(node)}' is neither a key of the group nor in an aggregate; "
+                raise wrong(
+                    f"'{source_text(node)}' is neither a key of the group nor in an aggregate; "
                     + (
                         "add it to group by"
                         if found.role is Role.KEY
-                        else f"write avg({self.written(node)}), min(…), max(…) or sum(…)"
+                        else f"write avg({source_text(node)}), min(…), max(…) or sum(…)"
                     ),
                     node,
                 )

@@ -1,10 +1,10 @@
-"""The grammar of windows, durations, bounds and moments::
+"""The grammar of windows, bounds and moments::
 
     window := [ SIZE duration [ADVANCE duration] ]
     bound  := number [%] [OR number]
     moment := AS OF ([TIMESTAMP] text | VERSION number)
 
-A duration is a number of seconds, or one with its unit. Each may be a parameter, ``:name``.
+Durations are part of expressions (:mod:`pulse.language.terms`). Each may be a parameter, ``:name``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from sqlglot import TokenType, exp
 from pulse.language.syntax import Amount, AsOfClause, ErrorWithin, StreamWindow
 from pulse.language.terms import Terms
 
-_ENDS = frozenset(("ERROR", "SAMPLE", "WITH", "ON", "OR"))
 _VERSION = re.compile(r"0{0,18}[1-9][0-9]{0,17}")
 
 
 class Amounts(Terms):
-    """A parser of windows, durations, bounds and moments to the nodes of :mod:`pulse.language.syntax`."""
+    """A parser of windows, bounds and moments to the nodes of :mod:`pulse.language.syntax`."""
 
     # -- versions -------------------------------------------------------------------------------------------
 
@@ -62,7 +61,7 @@ class Amounts(Terms):
         text = self._prev.text
         return self.since(exp.Literal(this=text, is_string=False), start)
 
-    # -- windows, durations, bounds -------------------------------------------------------------------------
+    # -- windows, bounds -------------------------------------------------------------------------
 
     def _window(self) -> StreamWindow:
         start = self._start()
@@ -75,28 +74,6 @@ class Amounts(Terms):
             made.set("advance", self._duration("after ADVANCE"))
         self.expect(TokenType.R_BRACKET, "]", "to close the window [size … advance …]")
         return self.since(made, start)
-
-    def _duration(self, where: str) -> exp.Expr:
-        """Parse ``10``, ``10 s``, ``'5 min'`` or ``:name``."""
-        if self.is_type(TokenType.COLON):
-            return self.parameter()
-        start = self._start()
-        if self._match(TokenType.STRING):
-            return self.since(Amount(this=self._prev.text), start)
-        amount = self._number(f"a duration such as 10 s {where}")
-        unit = self.word()
-        if unit and unit not in _ENDS and unit != "ADVANCE" and self.is_name():
-            self._advance()
-            amount += f" {self._prev.text}"
-        return self.since(Amount(this=amount), start)
-
-    def _number(self, what: str) -> str:
-        """Return a number's text, with its sign: the code that converts it rejects a negative one."""
-        sign = "-" if self._match(TokenType.DASH) else ""
-        point = "." if self._match(TokenType.DOT) else ""
-        if not self._match(TokenType.NUMBER):
-            raise self.error(f"expected {what}, got {self.here()}")
-        return f"{sign}{point}{self._prev.text}"
 
     def _errors(self) -> list[ErrorWithin]:
         errors: list[ErrorWithin] = []

@@ -32,27 +32,26 @@ def bind_statement(statement: Statement, context: Context) -> Query:
     for cte in statement.args.get("with_") or []:
         name = cte.args["alias"].this
         if name.name.casefold() in context.named:
-            raise wrong(f"WITH names '{name.name}' twice", context.text, name)
+            raise wrong(f"WITH names '{name.name}' twice", name)
         context = replace(context, named={**context.named, name.name.casefold(): Named(cte.this, context)})
     members = _members(statement.this, context)
-    plan = _united(statement.this, members, "", context.text)
+    plan = _united(statement.this, members, "")
     outputs = members[0].outputs
     check_names(outputs, plan.columns.modelled, context.text)
     if statement.args.get("at") is not None:
-        plan = as_of(plan, moment(statement.args["at"], context.text))
+        plan = as_of(plan, moment(statement.args["at"]))
     every = statement.args.get("every")
     if every is not None and plan.columns.points:
         raise wrong(
             "SAMPLE EVERY asks for values between tuples, and points have none there; leave it out: the answer is then the "
             "tuples at their own instants. A window has values at a rate: from S[size 60 advance 2]",
-            context.text,
             every,
         )
     return Query(
         plan,
         tuple(one.name for one in outputs.columns if not one.hidden),
-        None if every is None else duration(every, context.text),
-        _errors(statement, plan, context.text),
+        None if every is None else duration(every),
+        _errors(statement, plan),
         bool(statement.args.get("possible")),
         context.text,
     )
@@ -61,7 +60,7 @@ def bind_statement(statement: Statement, context: Context) -> Query:
 def bind_subquery(query: exp.Expr, context: Context, alias: str) -> Bound:
     """Bind a query in FROM: its outputs are named ``alias.output``."""
     members = _members(query, context)
-    node = _united(query, members, f"{alias}.", context.text)
+    node = _united(query, members, f"{alias}.")
     outputs = members[0].outputs
     names = {f"{alias}.{one.name}": one.name for one in outputs.columns if not one.hidden}
     names[node.columns.time] = outputs.time
@@ -117,7 +116,7 @@ def _member(select: exp.Select, context: Context) -> _Member:
     return _Member(select, node, bind_outputs(select, node, binder))
 
 
-def _united(query: exp.Expr, members: list[_Member], prefix: str, text: str) -> Node:
+def _united(query: exp.Expr, members: list[_Member], prefix: str) -> Node:
     """Return one projection, or a combination of several, whose columns are matched by position and named as in the first."""
     first = members[0].outputs
     if len(members) == 1:
@@ -131,7 +130,6 @@ def _united(query: exp.Expr, members: list[_Member], prefix: str, text: str) -> 
             raise wrong(
                 f"the queries of {kind} must have the same columns, keys included: the first has "
                 f"{', '.join(shown)}, this one {', '.join(one.name for one in member.shown)}",
-                text,
                 member.select,
             )
         plan = member.matched(names, f"{prefix}{first.time}")
@@ -141,13 +139,11 @@ def _united(query: exp.Expr, members: list[_Member], prefix: str, text: str) -> 
             if differing is None:
                 raise wrong(
                     f"the queries of {kind} must all be of points, or none: windows over tuples and over time differ",
-                    text,
                     member.select,
                 )
             raise wrong(
                 f"the queries of {kind} must have the same columns: '{differing.removeprefix(prefix)}' is "
                 f"{_column(plans[0].columns, differing)} in the first and {_column(columns, differing)} in this one",
-                text,
                 member.select,
             )
         plans.append(plan)
@@ -170,23 +166,20 @@ def _column(columns: Columns, name: str) -> str:
     return f"{columns.role(name)} {columns.type_of(name)}"
 
 
-def _errors(
-    statement: Statement, plan: Node, text: str
-) -> tuple[tuple[str | None, ErrorBound | Parameter], ...]:
+def _errors(statement: Statement, plan: Node) -> tuple[tuple[str | None, ErrorBound | Parameter], ...]:
     """Return the ERROR WITHIN clauses by output column."""
     modelled = {name.casefold(): name for name in plan.columns.modelled}
     errors: dict[str | None, ErrorBound | Parameter] = {}
     for clause in statement.args.get("errors") or []:
-        requested = bound(clause.this, text)
+        requested = bound(clause.this)
         for node in clause.expressions or [None]:
             name = None if node is None else modelled.get(node.name.casefold())
             if node is not None and name is None:
                 raise wrong(
                     f"'{node.name}' is not a modelled column of the result; {known(node.name, plan.columns.modelled)}",
-                    text,
                     node,
                 )
             if name in errors:
-                raise wrong(f"there are two bounds on {name or 'all columns'}; write one", text, clause)
+                raise wrong(f"there are two bounds on {name or 'all columns'}; write one", clause)
             errors[name] = requested
     return tuple(errors.items())

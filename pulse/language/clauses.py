@@ -172,12 +172,8 @@ class Clauses(Amounts):
     def _items(self) -> list[exp.Expr]:
         if self.word() == "FROM":  # all columns, as the collision query is printed
             made = exp.Star()
-            made.meta["start"], made.meta["end"] = self._prev.start, self._prev.end + 1
-            return [made]
-        items = [self._item()]
-        while self._match(TokenType.COMMA):
-            items.append(self._item())
-        return items
+            return [self.since(made, self._prev.start)]
+        return self._parse_csv(self._item)
 
     def _item(self) -> exp.Expr:
         start = self._start()
@@ -196,10 +192,7 @@ class Clauses(Amounts):
         start = self._start()
         self._advance()
         self.expect_word("BY", "after GROUP")
-        columns: list[exp.Expr] = [self.column()]
-        while self._match(TokenType.COMMA):
-            columns.append(self.column())
-        return self.since(exp.Group(expressions=columns), start)
+        return self.since(exp.Group(expressions=self._parse_csv(self.column)), start)
 
     # -- sources in FROM ------------------------------------------------------------------------------------
 

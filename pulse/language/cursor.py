@@ -109,12 +109,12 @@ class Cursor(Parser):
             raise self.error(f"expected {what}, got an empty name")
         self._advance()
         made = exp.Identifier(this=token.text, quoted=token.token_type == TokenType.IDENTIFIER)
-        mark(made, token.start, token.end + 1)
+        mark(made, self.sql, token.start, token.end + 1)
         return made
 
     def since(self, node: N, start: int) -> N:
         """Mark the node with its position, from an offset to the last consumed token."""
-        mark(node, start, self._prev.end + 1)
+        mark(node, self.sql, start, self._prev.end + 1)
         return node
 
     def deeper(self) -> None:

@@ -40,11 +40,11 @@ def read(text: str) -> Statement:
         raise LanguageError("one query at a time; this begins a second", text, second.start, second.end + 1)
     tree = dialect.parser().parse(first, text)[0]
     assert isinstance(tree, Statement)
-    _check_depth(tree, text)
+    _check_depth(tree)
     return tree
 
 
-def _check_depth(tree: Statement, text: str) -> None:
+def _check_depth(tree: Statement) -> None:
     """Check that no expression is nested too deep for recursion."""
     stack: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while stack:
@@ -52,7 +52,6 @@ def _check_depth(tree: Statement, text: str) -> None:
         if depth > MAX_NESTING:
             raise wrong(
                 f"this is nested in more than {MAX_NESTING} operators; put parts of it in a subquery",
-                text,
                 node,
             )
         below = 0 if isinstance(node, exp.Select) else depth + 1

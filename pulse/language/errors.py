@@ -51,9 +51,9 @@ def _shown(text: str, start: int, end: int) -> str:
     return f"  {shown}\n  {' ' * (at - cut)}{'^' * min(length, max(_WIDTH - (at - cut), 1))}"
 
 
-def mark(node: exp.Expr, start: int, end: int) -> None:
-    """Record the position of a node in the text: offsets, the end exclusive."""
-    node.meta["start"], node.meta["end"] = start, end
+def mark(node: exp.Expr, text: str, start: int, end: int) -> None:
+    """Record the query of a node, and its position there: offsets, the end exclusive."""
+    node.meta.update(text=text, start=start, end=end)
 
 
 def span(node: exp.Expr) -> tuple[int, int]:
@@ -61,15 +61,15 @@ def span(node: exp.Expr) -> tuple[int, int]:
     return node.meta.get("start", 0), node.meta.get("end", 0)
 
 
-def source_text(node: exp.Expr, text: str) -> str:
+def source_text(node: exp.Expr) -> str:
     """Return the node as the user wrote it."""
     start, end = span(node)
-    return text[start:end]
+    return str(node.meta.get("text", ""))[start:end]
 
 
-def wrong(problem: str, text: str, node: exp.Expr) -> LanguageError:
+def wrong(problem: str, node: exp.Expr) -> LanguageError:
     """Return an error that points at a node."""
-    return LanguageError(problem, text, *span(node))
+    return LanguageError(problem, node.meta.get("text", ""), *span(node))
 
 
 def from_token_error(error: TokenError, text: str) -> LanguageError:

@@ -22,10 +22,12 @@ from pulse.core.expression import (
     all_of,
 )
 from pulse.core.schema import Role
-from pulse.language.errors import LanguageError, known, source_text, wrong
-from pulse.language.literals import instant, number
+from pulse.language.errors import known, source_text, wrong
+from pulse.language.literals import duration, instant, number
 from pulse.language.scope import Attribute, Scope
+from pulse.operators.functions.of_time import OF_TIME
 from pulse.operators.functions.registry import SCALARS
+from pulse.operators.node import Duration
 from pulse.operators.windows.functions import OVER_RANGES as AGGREGATES
 
 NUMBER, TEXT, TRUTH, TIME, ANY = "number", "text", "truth value", "time", "parameter"
@@ -38,7 +40,7 @@ _RELATIONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
     exp.GT: ">",
 }
-_PUBLIC = sorted({*(name for name, one in SCALARS.items() if one.public), "pow", *AGGREGATES})
+_PUBLIC = sorted({*(name for name, one in SCALARS.items() if one.public), "pow", *OF_TIME, *AGGREGATES})
 _TIME_USES = (
     "time can be compared with a timestamp, t < '2013-10-07 10:00' or t between '…' and '…', and selected; "
     "nothing can be calculated with it"
@@ -47,6 +49,7 @@ _COUNT = "a model has no tuples to count; ask for sum, avg, min or max over time
 _INSTEAD = {
     "WHERE": "; filter aggregates with HAVING",
     "another aggregate": "; put the inner one in a subquery: from (select …)[size …] as name",
+    **dict.fromkeys(OF_TIME, "; put the aggregate in a subquery: from (select …) as name"),
 }
 
 
@@ -85,14 +88,6 @@ class Binder:
     def __init__(self, scope: Scope, clause: str = "WHERE") -> None:
         self.scope, self.clause = scope, clause
 
-    def wrong(self, problem: str, node: exp.Expr) -> LanguageError:
-        """Return an error that points at a node."""
-        return wrong(problem, self.scope.text, node)
-
-    def written(self, node: exp.Expr) -> str:
-        """Return the node as the user wrote it."""
-        return source_text(node, self.scope.text)
-
     # -- conditions -----------------------------------------------------------------------------------------
 
     def predicate(self, node: exp.Expr) -> Expression:
@@ -114,15 +109,13 @@ class Binder:
         value, kind = self.value(node)
         if kind == TRUTH:
             return value if isinstance(value, Constant) else Comparison("=", value, TRUE)
-        raise self.wrong(f"expected a condition such as x < 5, got '{self.written(node)}'", node)
+        raise wrong(f"expected a condition such as x < 5, got '{source_text(node)}'", node)
 
     def _compare(self, relation: str, a: exp.Expr, b: exp.Expr, whole: exp.Expr) -> Expression:
         time_a, time_b = self._time(a), self._time(b)
         if time_a is not None and time_b is not None:
             if relation != "=":
-                raise self.wrong(
-                    "a join is at equal times: both times are always equal; leave this out", whole
-                )
+                raise wrong("a join is at equal times: both times are always equal; leave this out", whole)
             return TRUE
         if time_a is not None:
             return Comparison(relation, time_a, self._instant(b))
@@ -131,12 +124,12 @@ class Binder:
         left, kind = self.value(a)
         right, other = self.value(b)
         if ANY not in (kind, other) and kind != other:
-            raise self.wrong(
-                f"'{self.written(a)}' is a {kind} and '{self.written(b)}' a {other}: they cannot be compared",
+            raise wrong(
+                f"'{source_text(a)}' is a {kind} and '{source_text(b)}' a {other}: they cannot be compared",
                 whole,
             )
         if TRUTH in (kind, other) and relation not in ("=", "!="):
-            raise self.wrong("truth values can be compared with = and <> only", whole)
+            raise wrong("truth values can be compared with = and <> only", whole)
         return Comparison(relation, left, right)
 
     def _time(self, node: exp.Expr) -> Column | None:
@@ -153,14 +146,13 @@ class Binder:
 
     def _instant(self, node: exp.Expr) -> Expression:
         node = bare(node)
-        if isinstance(node, exp.Placeholder):
-            return Parameter(str(node.this))
         if isinstance(node, exp.Column) and isinstance(found := self.scope.resolve(node), Parameter):
             return found
         literal = node.this if isinstance(node, exp.Cast) else node
-        if isinstance(literal, exp.Literal) and literal.is_string:
-            return Instant(instant(str(literal.this), self.scope.text, node))
-        raise self.wrong(f"expected a timestamp, got '{self.written(node)}': {_TIME_USES}", node)
+        if isinstance(literal, exp.Placeholder) or (isinstance(literal, exp.Literal) and literal.is_string):
+            at = instant(literal)
+            return at if isinstance(at, Parameter) else Instant(at)
+        raise wrong(f"expected a timestamp, got '{source_text(node)}': {_TIME_USES}", node)
 
     # -- values ---------------------------------------------------------------------------------------------
 
@@ -170,7 +162,7 @@ class Binder:
         if isinstance(node, exp.Literal):
             if node.is_string:
                 return Constant(str(node.this)), TEXT
-            return Constant(number(node, self.scope.text)), NUMBER
+            return Constant(number(node)), NUMBER
         if isinstance(node, exp.Boolean):
             return Constant(bool(node.this)), TRUTH
         if isinstance(node, exp.Placeholder):
@@ -189,16 +181,16 @@ class Binder:
         if isinstance(node, exp.Anonymous):
             return self.function(node)
         if isinstance(node, exp.Cast):
-            raise self.wrong("a timestamp can only be compared with a stream's time", node)
+            raise wrong("a timestamp can only be compared with a stream's time", node)
         if isinstance(node, exp.Star):
-            raise self.wrong("* stands for all columns of a select list; it is no value", node)
-        raise self.wrong(f"expected a value, got the condition '{self.written(node)}'; put it in where", node)
+            raise wrong("* stands for all columns of a select list; it is no value", node)
+        raise wrong(f"expected a value, got the condition '{source_text(node)}'; put it in where", node)
 
     def number(self, node: exp.Expr) -> Expression:
         """Bind a number."""
         value, kind = self.value(node)
         if kind not in (NUMBER, ANY):
-            raise self.wrong(f"expected a number, got '{self.written(node)}', a {kind}", node)
+            raise wrong(f"expected a number, got '{source_text(node)}', a {kind}", node)
         return value
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
@@ -207,13 +199,13 @@ class Binder:
         if isinstance(found, Parameter):
             return found, ANY
         if found.role is Role.TIME:
-            raise self.wrong(f"'{self.written(node)}' is the time: {_TIME_USES}", node)
+            raise wrong(f"'{source_text(node)}' is the time: {_TIME_USES}", node)
         return Column(found.column), kind_of(found.type)
 
     def _arithmetic(self, op: str, node: exp.Expr) -> Expression:
         left, right = self.number(node.this), self.number(node.expression)
         if op == "/" and isinstance(right, Constant) and right.value == 0:
-            raise self.wrong("division by zero", node)
+            raise wrong("division by zero", node)
         return Arithmetic(op, left, right)
 
     def _power(self, base: exp.Expr, exponent: exp.Expr) -> Expression:
@@ -222,8 +214,8 @@ class Binder:
             power = Constant(int(power.value))
         whole = isinstance(power, Constant) and isinstance(power.value, int) and power.value >= 0
         if not whole and not isinstance(power, Parameter):
-            raise self.wrong(
-                f"expected a whole number, 0 or more, as exponent, got '{self.written(exponent)}'; a root is sqrt(x), "
+            raise wrong(
+                f"expected a whole number, 0 or more, as exponent, got '{source_text(exponent)}'; a root is sqrt(x), "
                 "a reciprocal 1 / x",
                 exponent,
             )
@@ -237,27 +229,64 @@ class Binder:
             return self._power(*arguments), NUMBER
         if is_aggregate(node):
             return self.aggregate(node)
+        if name in OF_TIME:
+            return self._of_time(node), NUMBER
         rules = SCALARS.get(name)
         if rules is None or not rules.public:
-            raise self.wrong(f"there is no function '{name}'; {known(name, _PUBLIC)}", node)
+            raise wrong(f"there is no function '{name}'; {known(name, _PUBLIC)}", node)
         self._arity(node, rules.arity)
         objection = rules.objection(
             [one.name if isinstance(one, exp.Column) else "" for one in map(bare, arguments)]
         )
         if objection is not None:
-            raise self.wrong(objection, node)
+            raise wrong(objection, node)
         return Function(name, tuple(self.number(one) for one in arguments)), NUMBER
+
+    def _of_time(self, node: exp.Anonymous) -> Expression:
+        """Bind a function of values now and some time ago."""
+        rules = OF_TIME[str(node.this)]
+        self._arity(node, rules.arity + 1)
+        *values, ago = node.expressions
+        by = duration(ago)
+        now = tuple(self.number(one) for one in values) if rules.needs_now else ()
+        earlier = Earlier(self.scope, by, str(node.this))
+        seconds = by if isinstance(by, Parameter) else Constant(by / 1e6)
+        return rules.expanded(now, tuple(earlier.number(one) for one in values), seconds)
 
     def _arity(self, node: exp.Anonymous, expected: int) -> None:
         if len(node.expressions) != expected:
-            raise self.wrong(f"{node.this} takes {expected} argument(s), got {len(node.expressions)}", node)
+            raise wrong(f"{node.this} takes {expected} argument(s), got {len(node.expressions)}", node)
 
     def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
         """Reject a call of an aggregate."""
         if node.this == "count":
-            raise self.wrong(_COUNT, node)
+            raise wrong(_COUNT, node)
         hint = _INSTEAD.get(self.clause, "")
-        raise self.wrong(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
+        raise wrong(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
+
+
+class Earlier(Binder):
+    """A binder of values as they were some time ago: an expression of earlier values of its columns."""
+
+    def __init__(self, scope: Scope, by: Duration, function: str) -> None:
+        super().__init__(scope, function)
+        self._by = by
+
+    def column(self, node: exp.Column) -> tuple[Expression, str]:
+        value, kind = super().column(node)
+        if not isinstance(value, Column):
+            return value, kind
+        if (value.name, self._by) not in self.scope.lagged:
+            found = self.scope.resolve(node)
+            what = "a key" if isinstance(found, Attribute) and found.role is Role.KEY else "not modelled"
+            raise wrong(f"{self.clause} takes modelled attributes; '{source_text(node)}' is {what}", node)
+        return Column(self.scope.lagged[value.name, self._by]), kind
+
+    def _of_time(self, node: exp.Anonymous) -> Expression:
+        raise wrong(
+            f"{node.this} inside {self.clause}: put the inner one in a subquery: from (select …) as name",
+            node,
+        )
 
 
 def _any_of(predicates: list[Expression]) -> Expression:

@@ -30,12 +30,10 @@ def bind_models(rules: list[ModelRule], scope: Scope) -> tuple[tuple[str, Expres
             scope.source(attribute.args["table"])
         found = scope.sources[0].find(attribute.name)
         if found is not None and found.role in (Role.KEY, Role.TIME):
-            raise wrong(
-                f"'{found.name}' is the {found.role} of the stream and cannot be modelled", scope.text, rule
-            )
+            raise wrong(f"'{found.name}' is the {found.role} of the stream and cannot be modelled", rule)
         name = found.name if found is not None else attribute.name
         if name.casefold() in {other.casefold() for other in made}:
-            raise wrong(f"'{name}' is modelled twice", scope.text, rule)
+            raise wrong(f"'{name}' is modelled twice", rule)
         made[name] = binder.number(rule.expression)
     return tuple(made.items())
 
@@ -57,7 +55,7 @@ class _RuleBinder(Binder):
         factor = source.find(match[1]) if match else None
         if match is None or factor is None or factor.role is Role.TIME:
             names = [one.name for one in source.attributes if one.role is not Role.TIME]
-            raise self.wrong(
+            raise wrong(
                 f"there is no column '{node.name}' to model with; {known(node.name, names)}. "
                 "A column times the elapsed seconds is written v * t, or vt for short, at2 with their square",
                 node,
@@ -69,7 +67,7 @@ class _RuleBinder(Binder):
 
     def _numeric(self, found: Attribute, node: exp.Column) -> Column:
         if found.role is Role.KEY or kind_of(found.type) != NUMBER:
-            raise self.wrong(
+            raise wrong(
                 f"'{found.name}' is {'the key' if found.role is Role.KEY else f'a {kind_of(found.type)}'}: "
                 "a model is made of modelled and numeric attributes",
                 node,

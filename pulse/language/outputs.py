@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from pulse.core.expression import Column, Expression
 from pulse.core.schema import RESERVED, Role
-from pulse.language.errors import source_text, wrong
+from pulse.language.errors import LanguageError, source_text, wrong
 from pulse.language.expressions import TRUTH, Binder, bare, is_aggregate
 from pulse.language.scope import Attribute, Scope
 from pulse.operators.node import Node
@@ -57,16 +57,14 @@ def bind_outputs(select: exp.Select, node: Node, binder: Binder) -> Outputs:
         if attribute is not None and attribute.role is Role.TIME:
             wanted = item.alias if named else attribute.name
             if time and time != wanted:
-                raise wrong(
-                    f"the time is selected twice, as '{time}' and '{wanted}'", binder.scope.text, item
-                )
+                raise wrong(f"the time is selected twice, as '{time}' and '{wanted}'", item)
             time = wanted
         elif _is_star(value):
             listed += _expanded(value, binder)
         else:
             listed.append(_output(item, value, attribute, binder))
     time = time or _plain_time(binder.scope)
-    listed = _unique(listed, time, binder.scope.text)
+    listed = _unique(listed, time)
     return Outputs((*listed, *_unlisted_keys(listed, node, select, binder.scope, time)), time)
 
 
@@ -85,7 +83,7 @@ def _expanded(value: exp.Expr, binder: Binder) -> list[OutputColumn]:
     scope = binder.scope
     sources = scope.sources if isinstance(value, exp.Star) else (scope.source(value.args["table"]),)
     if type(binder) is not Binder:
-        raise wrong("* and aggregates do not go together; list the group's keys", scope.text, value)
+        raise wrong("* and aggregates do not go together; list the group's keys", value)
     return [
         OutputColumn(one.name, Column(one.column), value, one.alias)
         for source in sources
@@ -97,7 +95,7 @@ def _expanded(value: exp.Expr, binder: Binder) -> list[OutputColumn]:
 def _output(item: exp.Expr, value: exp.Expr, attribute: Attribute | None, binder: Binder) -> OutputColumn:
     bound, kind = binder.value(value)
     if kind == TRUTH and not isinstance(bound, Column):
-        raise binder.wrong("a truth value cannot be selected; put the condition in where", item)
+        raise wrong("a truth value cannot be selected; put the condition in where", item)
     if isinstance(item, exp.Alias):
         return OutputColumn(item.alias, bound, item, given=True)
     if attribute is not None:
@@ -107,7 +105,7 @@ def _output(item: exp.Expr, value: exp.Expr, attribute: Attribute | None, binder
 
 def readable_name(value: exp.Expr, scope: Scope) -> str:
     """Return an identifier for an expression without a name: ``avg(dist)`` is ``avg_dist``, ``S.ap - L.ap`` is ``S_ap_L_ap``."""
-    text = source_text(value, scope.text)
+    text = source_text(value)
     if is_aggregate(value) and len(value.expressions) == 1:
         attribute = _attribute(bare(value.expressions[0]), scope)
         text = f"{value.this} {attribute.name}" if attribute is not None else text
@@ -115,7 +113,7 @@ def readable_name(value: exp.Expr, scope: Scope) -> str:
     return name if name and not name[0].isdigit() else f"value_{name}".rstrip("_")
 
 
-def _unique(listed: list[OutputColumn], time: str, text: str) -> list[OutputColumn]:
+def _unique(listed: list[OutputColumn], time: str) -> list[OutputColumn]:
     """Prefix columns of several streams that share a name with their alias; raise an error for other clashes."""
     plain = [(one.name.casefold(), one.alias) for one in listed if one.alias]
     clashing = {name for name, alias in plain if any(name == n and alias != a for n, a in plain)}
@@ -128,7 +126,7 @@ def _unique(listed: list[OutputColumn], time: str, text: str) -> list[OutputColu
             name = _numbered(name, taken | fixed)
         if name.casefold() in taken:
             which = "the time is" if name.casefold() == time.casefold() else "another column is"
-            raise wrong(f"{which} called '{name}' already; name this one with AS", text, one.node)
+            raise wrong(f"{which} called '{name}' already; name this one with AS", one.node)
         taken.add(name.casefold())
         result.append(replace(one, name=name))
     return result
@@ -178,9 +176,7 @@ def check_names(outputs: Outputs, modelled: tuple[str, ...], text: str) -> None:
     }
     for one in outputs.columns:
         if one.name.casefold() in (clash := {**taken, **companions}):
-            raise wrong(f"{clash[one.name.casefold()]}; give this one another name with AS", text, one.node)
+            raise wrong(f"{clash[one.name.casefold()]}; give this one another name with AS", one.node)
     if outputs.time.casefold() in {**taken, **companions}:
-        node = outputs.columns[0].node if outputs.columns else exp.Star()
-        raise wrong(
-            f"the time cannot be called '{outputs.time}'; select it with AS and another name", text, node
-        )
+        problem = f"the time cannot be called '{outputs.time}'; select it with AS and another name"
+        raise wrong(problem, outputs.columns[0].node) if outputs.columns else LanguageError(problem, text)

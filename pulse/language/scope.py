@@ -80,16 +80,15 @@ def attributes_of(columns: Columns, alias: str, names: Mapping[str, str]) -> tup
 
 @dataclass(frozen=True)
 class Scope:
-    """The sources of one FROM. ``same`` are groups of columns that the query equates."""
+    """The sources of one FROM.
+
+    ``same`` are groups of columns that the query equates; ``lagged`` the columns with earlier values of others.
+    """
 
     context: Context
     sources: tuple[Bound, ...]
     same: tuple[frozenset[str], ...] = ()
-
-    @property
-    def text(self) -> str:
-        """Return the query's text."""
-        return self.context.text
+    lagged: Mapping[tuple[str, Duration], str] = field(default_factory=dict)
 
     def resolve(self, node: exp.Column) -> Attribute | Parameter:
         """Resolve a column; a plain name that is no column may be a parameter."""
@@ -103,7 +102,7 @@ class Scope:
             self._unknown(node)
         if len(found) > 1 and not self._one(found):
             which = " or ".join(f"{one.alias}.{one.name}" for one in found)
-            raise wrong(f"'{name}' is ambiguous; write {which}", self.text, node)
+            raise wrong(f"'{name}' is ambiguous; write {which}", node)
         return found[0]
 
     def _one(self, found: list[Attribute]) -> bool:
@@ -121,7 +120,6 @@ class Scope:
                 return source
         raise wrong(
             f"there is no stream or alias '{alias.name}' in this FROM; {known(alias.name, (s.alias for s in self.sources))}",
-            self.text,
             alias,
         )
 
@@ -130,9 +128,7 @@ class Scope:
         found = source.find(node.name)
         if found is None:
             names = [one.name for one in source.attributes]
-            raise wrong(
-                f"'{source.alias}' has no column '{node.name}'; {known(node.name, names)}", self.text, node
-            )
+            raise wrong(f"'{source.alias}' has no column '{node.name}'; {known(node.name, names)}", node)
         return found
 
     def _unknown(self, node: exp.Column) -> None:
@@ -140,6 +136,5 @@ class Scope:
         raise wrong(
             f"there is no column '{node.name}'; {known(node.name, names)}. "
             f"A parameter is written :{node.name} and its value given as a keyword ({node.name}=…)",
-            self.text,
             node,
         )

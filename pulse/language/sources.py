@@ -10,6 +10,7 @@ from sqlglot import exp
 from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
+from pulse.language.lags import with_lags
 from pulse.language.literals import duration, moment
 from pulse.language.models import bind_models
 from pulse.language.scope import MAX_SOURCES, Attribute, Bound, Context, Scope, attributes_of
@@ -32,7 +33,6 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
         if bound.alias.casefold() in {other.alias.casefold() for other in sources}:
             raise wrong(
                 f"'{bound.alias}' occurs twice in this FROM; give each an alias of its own: {bound.alias} as {bound.alias}2",
-                context.text,
                 source,
             )
         sources.append(bound)
@@ -40,6 +40,8 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
     where = select.args["where"].this if select.args.get("where") else None
     scope = Scope(context, tuple(sources))
     scope = replace(scope, same=_equated([one for one in (*conditions, where) if one is not None], scope))
+    scope = with_lags(select, scope)
+    sources = list(scope.sources)
     rest = [] if where is None else list(conjuncts(Binder(scope, "WHERE").predicate(where)))
     node = sources[0].node
     for i, (source, condition) in enumerate(zip(sources[1:], conditions, strict=True)):
@@ -55,9 +57,9 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
 
 def _source(source: SourceClause, context: Context, subquery: Subquery, place: int) -> Bound:
     if next(context.budget, None) is None:
-        raise wrong(f"the query reads more than {MAX_SOURCES} streams and subqueries", context.text, source)
+        raise wrong(f"the query reads more than {MAX_SOURCES} streams and subqueries", source)
     alias_node, window_node = source.args.get("alias"), source.args.get("window")
-    window = None if window_node is None else _window(window_node, context.text)
+    window = None if window_node is None else _window(window_node)
     this = source.this
     name = this.name if isinstance(this, exp.Identifier) else f"query{place + 1}"
     alias = alias_node.name if alias_node is not None else name
@@ -66,22 +68,21 @@ def _source(source: SourceClause, context: Context, subquery: Subquery, place: i
     if named is not None:
         bound = subquery(named.query, named.context, alias)
     elif isinstance(this, exp.Identifier):
-        return _with_as_of(replace(_scan(source, context, alias_node), window=window), source, context)
+        return _with_as_of(replace(_scan(source, context, alias_node), window=window), source)
     else:
         bound = subquery(this, context, alias)
     if rules:
         raise wrong(
             "MODEL stands behind a stream; the attributes of a query are modelled already",
-            context.text,
             rules[0],
         )
-    return _with_as_of(replace(bound, window=window), source, context)
+    return _with_as_of(replace(bound, window=window), source)
 
 
-def _with_as_of(bound: Bound, source: SourceClause, context: Context) -> Bound:
+def _with_as_of(bound: Bound, source: SourceClause) -> Bound:
     """Apply the source's AS OF clause to all streams without their own."""
     at = source.args.get("at")
-    return bound if at is None else replace(bound, node=as_of(bound.node, moment(at, context.text)))
+    return bound if at is None else replace(bound, node=as_of(bound.node, moment(at)))
 
 
 def _scan(source: SourceClause, context: Context, alias_node: exp.Expr | None) -> Bound:
@@ -94,7 +95,6 @@ def _scan(source: SourceClause, context: Context, alias_node: exp.Expr | None) -
     if found is None:
         raise wrong(
             f"there is no stream '{name}'; {known(name, streams)}. Bind it with --stream {name}=DIR or streams={{'{name}': …}}",
-            context.text,
             source.this,
         )
     alias = alias_node.name if alias_node is not None else found
@@ -114,10 +114,10 @@ def _scanned(scan: Scan) -> tuple[Attribute, ...]:
     return attributes_of(columns, scan.alias, names)
 
 
-def _window(node: StreamWindow, text: str) -> tuple[Duration, Duration]:
-    size = duration(node.args["size"], text)
+def _window(node: StreamWindow) -> tuple[Duration, Duration]:
+    size = duration(node.args["size"])
     advance = node.args.get("advance")
-    return size, size if advance is None else duration(advance, text)
+    return size, size if advance is None else duration(advance)
 
 
 def _equated(conditions: list[exp.Expr], scope: Scope) -> tuple[frozenset[str], ...]:
@@ -144,7 +144,6 @@ def _check_reach(on: list[Expression], scope: Scope, reach: int, condition: exp.
         if name in later:
             raise wrong(
                 f"'{later[name]}' is joined only after this ON; move the condition to its own ON or to WHERE",
-                scope.text,
                 condition,
             )
 
@@ -176,7 +175,6 @@ def shared_window(select: exp.Select, scope: Scope) -> tuple[Duration, Duration]
         raise wrong(
             "the windows of this FROM differ, so the aggregate has none; put the join in a subquery with a window of its own: "
             "from (select … from … join …)[size … advance …] as name",
-            scope.text,
             node,
         )
     return windows[0] if windows else None

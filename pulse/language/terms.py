@@ -5,6 +5,9 @@ negated  := NOT negated | related        related := sum [relation sum | [NOT] BE
 sum      := product (+|- product)*       product := signed (*|/ signed)*
 signed   := (-|+) signed | power         power   := atom [^ signed]
 atom     := number | 'text' | TIMESTAMP 'text' | :name | TRUE | FALSE | (any) | function(any, …) | [name .] name
+duration := number [unit] | 'text' | :name
+
+A function of time takes a duration behind its values: ``lag(price, 60 s)``.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from pulse.language.cursor import Cursor
-from pulse.language.errors import span
+from pulse.language.errors import mark, span
+from pulse.language.syntax import Amount
+from pulse.operators.functions.of_time import OF_TIME
 
 _RELATIONS: dict[TokenType, type[exp.Binary]] = {
     TokenType.LT: exp.LT,
@@ -39,6 +44,7 @@ _UNSUPPORTED = {
     "EXISTS": "EXISTS is not part of the language; join the streams instead",
     "SELECT": "a query here must stand in FROM: from (select …) as name",
 }
+_ENDS = frozenset(("ERROR", "SAMPLE", "WITH", "ON", "OR"))
 MAX_CHAIN = 120
 """The maximum number of operands of one sum or product: the tree is as deep as the chain, and is walked recursively."""
 
@@ -98,9 +104,7 @@ class Terms(Cursor):
         self.expect(TokenType.L_PAREN, "(", "after IN")
         if self.word() == "SELECT":
             raise self.error("IN takes a list of values, not a query; join the streams instead")
-        values = [self.sum()]
-        while self._match(TokenType.COMMA):
-            values.append(self.sum())
+        values = self._parse_csv(self.sum)
         self.expect(TokenType.R_PAREN, ")", "after the values of IN")
         return self.since(exp.In(this=left, expressions=values), start)
 
@@ -188,10 +192,12 @@ class Terms(Cursor):
         if self.word() == "DISTINCT":
             raise self.error("DISTINCT is not part of the language: a model has one value at each instant")
         arguments: list[exp.Expr] = []
+        values = OF_TIME[name.lower()].arity if name.lower() in OF_TIME else None
         if not self.is_type(TokenType.R_PAREN):
             arguments.append(self._argument())
             while self._match(TokenType.COMMA):
-                arguments.append(self._argument())
+                after_values = len(arguments) == values
+                arguments.append(self._duration(f"in {name}") if after_values else self._argument())
         self.expect(TokenType.R_PAREN, ")", f"after the arguments of {name}")
         self.depth -= 1
         if self.word() == "OVER":
@@ -204,6 +210,28 @@ class Terms(Cursor):
             self._advance()
             return self.since(exp.Star(), start)
         return self.any()
+
+    def _duration(self, where: str) -> exp.Expr:
+        """Parse ``10``, ``10 s``, ``'5 min'`` or ``:name``."""
+        if self.is_type(TokenType.COLON):
+            return self.parameter()
+        start = self._start()
+        if self._match(TokenType.STRING):
+            return self.since(Amount(this=self._prev.text), start)
+        amount = self._number(f"a duration such as 10 s {where}")
+        unit = self.word()
+        if unit and unit not in _ENDS and unit != "ADVANCE" and self.is_name():
+            self._advance()
+            amount += f" {self._prev.text}"
+        return self.since(Amount(this=amount), start)
+
+    def _number(self, what: str) -> str:
+        """Return a number's text, with its sign: the code that converts it rejects a negative one."""
+        sign = "-" if self._match(TokenType.DASH) else ""
+        point = "." if self._match(TokenType.DOT) else ""
+        if not self._match(TokenType.NUMBER):
+            raise self.error(f"expected {what}, got {self.here()}")
+        return f"{sign}{point}{self._prev.text}"
 
     def column(self) -> exp.Column:
         """Parse ``name`` or ``alias.name``."""
@@ -237,5 +265,5 @@ def _balanced(parts: list[exp.Expr], kind: type[Any]) -> exp.Expr:
     half = len(parts) // 2
     left, right = _balanced(parts[:half], kind), _balanced(parts[half:], kind)
     made: exp.Expr = kind(this=left, expression=right)
-    made.meta["start"], made.meta["end"] = span(left)[0], span(right)[1]
+    mark(made, left.meta["text"], span(left)[0], span(right)[1])
     return made

@@ -69,7 +69,7 @@ def test_through_projections_and_filters() -> None:
     assert lines(plan, x=1)[-1] == ("twice = 0", "(R.x₀ + R.x₁·t)·2 = 0", "2·R.x₀ + 2·R.x₁·t = 0")
 
 
-def test_two_windows_of_one_stream_are_told_apart() -> None:
+def test_two_windows_of_one_stream_are_distinguished() -> None:
     plan = """
     Join on S.symbol = L.symbol where S.ap > L.ap
       Project S.symbol, S.ap = a; time S.t
@@ -100,7 +100,7 @@ def test_two_windows_of_one_stream_are_told_apart() -> None:
         ),
     ],
 )
-def test_what_is_no_plain_equation_is_said(predicate: str, last: str) -> None:
+def test_what_is_no_plain_equation_is_reported(predicate: str, last: str) -> None:
     system = lines(f"Join where {predicate}\n  Scan objects as R\n  Scan objects as T")[0]
     assert system[-1] == last
 

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node, PlanError, walk
@@ -18,6 +18,7 @@ from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments, leaves
 from pulse.plan.optimise import optimise
 from pulse.plan.rules.intersect_as_join import intersect_as_join
+from tests.effort import examples
 from tests.plan.interpreting import SECOND, Relation, interpret
 from tests.plan.reading import read_plan
 from tests.plan.test_optimise import following, plans, stored_streams, unlike_pairs
@@ -96,7 +97,7 @@ def short_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "BUCKET_PER_MARGIN", 1)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(plan=plans() | following() | unlike_pairs(), stored=stored_streams())
 def test_fragments_in_several_places_give_the_answer(plan, stored) -> None:
     for one in (intersect_as_join(plan), optimise(plan)):  # an intersection itself has no place
@@ -216,7 +217,7 @@ def test_a_plan_that_has_exchanges_is_not_given_more() -> None:
     ids=["the other comes to it", "from the left too", "by part of what is joined on", "both are there"],
 )
 @given(stored=stored_streams())
-@settings(max_examples=30)
+@examples(30)
 def test_what_lies_where_it_is_joined_stays(text, shuffles, stored) -> None:
     plan = read_plan(text)
     placed = place_exchanges(plan)

@@ -56,8 +56,8 @@ def test_macd_with_open_parameters() -> None:
         errors=(("diff", Absolute(0.01)), (None, Parameter("e"))),
         possible=True,
     )
-    said = sections(query)
-    assert list(said) == [
+    reported = sections(query)
+    assert list(reported) == [
         "logical plan",
         "rewritten plan",
         "equation systems",
@@ -65,11 +65,11 @@ def test_macd_with_open_parameters() -> None:
         "revisions",
         "answer",
     ]
-    assert said["logical plan"] == MACD.strip()
-    assert "Join on S.symbol = L.symbol where S.ap > L.ap" in said["rewritten plan"]
-    assert "Σ (S.ap[i] - L.ap[i])·tⁱ > 0" in said["equation systems"]
-    assert said["fragments and exchanges"].startswith("1: reads S; no exchange\n")
-    assert said["answer"].splitlines() == [
+    assert reported["logical plan"] == MACD.strip()
+    assert "Join on S.symbol = L.symbol where S.ap > L.ap" in reported["rewritten plan"]
+    assert "Σ (S.ap[i] - L.ap[i])·tⁱ > 0" in reported["equation systems"]
+    assert reported["fragments and exchanges"].startswith("1: reads S; no exchange\n")
+    assert reported["answer"].splitlines() == [
         "columns: symbol, diff",
         "tuples: every 6 s, as its windows advance",
         "parameters: :short, :long, :e",
@@ -80,8 +80,8 @@ def test_macd_with_open_parameters() -> None:
 
 
 def test_following_tells_what_is_shuffled() -> None:
-    said = sections(Query(read_plan(FOLLOWING), ("id1", "id2", "a")))
-    assert said["fragments and exchanges"].splitlines()[:5] == [
+    reported = sections(Query(read_plan(FOLLOWING), ("id1", "id2", "a")))
+    assert reported["fragments and exchanges"].splitlines()[:5] == [
         "1: reads objects",
         "  Scan objects as R",
         "2: reads objects",
@@ -89,7 +89,7 @@ def test_following_tells_what_is_shuffled() -> None:
         "3: takes shuffled input: 1 by time and (R.x, R.y) in buckets of 30 min after 10 min, reach 1000; "
         "2 by time and (T.x, T.y) in buckets of 30 min after 10 min, reach 1000",
     ]
-    assert said["answer"].splitlines()[1] == "tuples: every 10 s, as its windows advance"
+    assert reported["answer"].splitlines()[1] == "tuples: every 10 s, as its windows advance"
 
 
 def test_rates() -> None:
@@ -101,9 +101,9 @@ def test_rates() -> None:
 
 
 def test_a_plan_that_solves_nothing() -> None:
-    said = sections(Query(read_plan("Scan S as S"), ("S.price",)))
-    assert said["equation systems"] == "none: nothing is solved or aggregated"
-    assert said["rewritten plan"] == "the same"
+    reported = sections(Query(read_plan("Scan S as S"), ("S.price",)))
+    assert reported["equation systems"] == "none: nothing is solved or aggregated"
+    assert reported["rewritten plan"] == "the same"
 
 
 GOLDEN = [
@@ -118,8 +118,8 @@ def test_every_query_that_can_be_written_can_be_explained(text: str) -> None:
     rewritten = optimise(query.plan)
     assert rewritten.columns == query.plan.columns
     assert optimise(rewritten) == rewritten
-    said = sections(query)
-    assert f"columns: {', '.join(query.select)}" in said["answer"]
+    reported = sections(query)
+    assert f"columns: {', '.join(query.select)}" in reported["answer"]
     assert len(fragments(place_exchanges(rewritten))) == sum(
-        line[0].isdigit() for line in said["fragments and exchanges"].splitlines()
+        line[0].isdigit() for line in reported["fragments and exchanges"].splitlines()
     )

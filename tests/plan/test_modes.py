@@ -10,8 +10,7 @@ import pyarrow as pa
 from pulse.core.columns import Columns
 from pulse.operators.incremental.costs import Cost, Costs
 from pulse.operators.node import walk
-from pulse.operators.patch.on_grid import PointClosings
-from pulse.operators.patch.tuple_window import PatchPoints
+from pulse.operators.patch.tuple_window import PatchPoints, PointClosings
 from pulse.operators.reach import Reach
 from pulse.operators.windows.window import Window
 from pulse.plan.modes import explain_modes
@@ -46,8 +45,8 @@ def test_the_shorter_window_is_asked_for_as_long_as_the_longer_changed() -> None
 
 def test_modes_go_with_the_operator() -> None:
     plan = read_plan(MACD)
-    said = {type(node).__name__: node.revision_modes[0] for node in walk(plan)}
-    assert said == {
+    reported = {type(node).__name__: node.revision_modes[0] for node in walk(plan)}
+    assert reported == {
         "Project": "stateless",
         "Filter": "stateless",
         "Join": "downstream or upstream",
@@ -80,9 +79,9 @@ def test_the_cheapest_is_chosen_for_each_stretch() -> None:
 
 
 def test_explain_tells_reach_modes_and_costs() -> None:
-    said = list(explain_modes(read_plan(MACD)))
-    assert said[0] == "radius: 1 min before and 1 min after what is revised"
-    assert "  results change up to 10 s later; 10 s before them are replayed" in said
-    assert any("the cheaper, revision by revision" in text for text in said)
+    reported = list(explain_modes(read_plan(MACD)))
+    assert reported[0] == "radius: 1 min before and 1 min after what is revised"
+    assert "  results change up to 10 s later; 10 s before them are replayed" in reported
+    assert any("the cheaper, revision by revision" in text for text in reported)
     open_sizes = list(explain_modes(read_plan("Window a = avg(S.price) over :size\n  Scan S as S")))
     assert open_sizes[0] == "radius: open until the sizes of windows are given"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from pulse.core.expression import (
@@ -32,6 +32,7 @@ from pulse.operators.relational.union import Union
 from pulse.operators.windows.window import Window
 from pulse.plan.optimise import FINAL, RULES, optimise
 from pulse.plan.show import show
+from tests.effort import examples
 from tests.plan.interpreting import AGGREGATES, SECOND, WINDOW_FUNCTIONS, interpret
 from tests.plan.reading import STREAMS
 
@@ -247,7 +248,7 @@ def check_rules(plan: Node, stored: dict) -> None:
     assert interpret(optimise(plan), stored) == answer
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(plan=plans(), stored=stored_streams())
 def test_rules_keep_columns_and_answer(plan, stored) -> None:
     check_rules(plan, stored)
@@ -258,7 +259,7 @@ def test_rules_keep_the_answers_about_pairs(plan, stored) -> None:
     check_rules(plan, stored)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(plan=unlike_pairs(), stored=stored_streams())
 def test_rules_keep_the_answers_about_unlike_pairs(plan, stored) -> None:
     check_rules(plan, stored)
@@ -280,7 +281,7 @@ def test_the_interpreter() -> None:
     assert window.columns.role("a") is Role.MODELLED
 
 
-def test_plans_that_are_equal_and_yet_not_the_same_are_told_apart():
+def test_plans_that_are_equal_and_yet_not_the_same_are_distinguished():
     """Plans are rewritten once and remembered; 1 == 1.0 == True must not lead to another's plan."""
     scan = Scan("objects", "objects", STREAMS["objects"])
     seen = []

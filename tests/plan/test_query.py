@@ -60,10 +60,10 @@ def test_all_are_bound() -> None:
     assert query.every == query.rate == 500_000
     assert query.errors == (("top", ErrorBound.parse("1%")),)
     predicates = [str(node.predicate) for node in walk(query.plan) if isinstance(node, Filter)]
-    said = " ".join(predicates)
-    assert "'2013-10-07T13:30:00.000000Z'" in said
-    assert "'IBM'" in said
-    assert ":" + "least" not in said
+    reported = " ".join(predicates)
+    assert "'2013-10-07T13:30:00.000000Z'" in reported
+    assert "'IBM'" in reported
+    assert ":" + "least" not in reported
 
 
 def test_the_rewritten_plan_knows_its_parameters_too() -> None:
@@ -76,7 +76,7 @@ def test_the_rewritten_plan_knows_its_parameters_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "reported"),
     [
         ({"margin": None}, r"parameter :margin: expected a number or text, got None"),
         ({"margin": True}, r"parameter :margin: expected a number or text, got True \(bool\)"),
@@ -91,8 +91,8 @@ def test_the_rewritten_plan_knows_its_parameters_too() -> None:
         ({"start": "yesterday"}, "parameter :start: "),
     ],
 )
-def test_values_that_do_not_fit_are_named(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
+def test_values_that_do_not_fit_are_named(changed: dict[str, Any], reported: str) -> None:
+    with pytest.raises(ParameterError, match=reported):
         bound(EVERYWHERE, **{**VALUES, **changed})
 
 

@@ -1,4 +1,4 @@
-"""As of when streams are read, said beside the query's text."""
+"""The time as of which streams are read, given beside the query's text."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_parameters_stand_for_either() -> None:
 
 
 @pytest.mark.parametrize(
-    ("time", "version", "said"),
+    ("time", "version", "reported"),
     [
         (NOON, 2, "give one of them"),
         (None, 0, "number of a version, from 1 on, got 0"),
@@ -65,8 +65,8 @@ def test_parameters_stand_for_either() -> None:
         ("noon", None, "cannot read 'noon'"),
     ],
 )
-def test_what_makes_no_sense_is_said(time: Any, version: Any, said: str) -> None:
-    with pytest.raises((PlanError, PulseError), match=said):
+def test_what_makes_no_sense_is_reported(time: Any, version: Any, reported: str) -> None:
+    with pytest.raises((PlanError, PulseError), match=reported):
         read_as_of(parse(JOIN, STREAMS), time, version)
 
 

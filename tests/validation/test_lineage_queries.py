@@ -41,7 +41,7 @@ def test_the_effects_of_a_segment() -> None:
     assert effects(table.slice(0, 0), 1).tolist() == []
 
 
-def test_what_cannot_be_answered_is_said() -> None:
+def test_what_cannot_be_answered_is_reported() -> None:
     with pytest.raises(LineageError, match="--lineage"):
         causes(pa.table({"x": [1]}))
     with pytest.raises(LineageError, match="expected a row of the 1 results, got 4"):

@@ -28,10 +28,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray
-from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
+from pulse.core.bounds import Absolute, ErrorBound
 from pulse.core.errors import unknown_column
 from pulse.core.expression import Expression, Parameter
-from pulse.kernels.polynomial.extrema import bounds as extrema
 from pulse.operators.data.relation import Relation
 from pulse.operators.inversion.needs import Needs, gather, group_min, positions, smaller
 from pulse.operators.inversion.sources import Limited
@@ -42,7 +41,7 @@ from pulse.plan.required_fit import required_fit
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.apportion import shares
 from pulse.validation.inversion.error_propagation import Errors, Forward, linear_legs
-from pulse.validation.inversion.predicate import Tolerance, decision_shares
+from pulse.validation.inversion.predicate import Tolerance, decision_shares, least_size
 from pulse.validation.inversion.volatility import Evaluate, Volatility
 
 
@@ -94,24 +93,16 @@ def _tolerance(plan: Node, bounds: Mapping[str | None, ErrorBound]) -> Tolerance
     general = bounds.get(None)
     if general is None:
         return None
-    if isinstance(general, Absolute):
-        return Tolerance(0.0, general.value, strict=not plan.columns.modelled)
-    assert isinstance(general, (Relative, RelativeWithFloor))
-    part = general.percent / 100.0
-    floor = general.floor if isinstance(general, RelativeWithFloor) else 0.0
-    return Tolerance(part / (1.0 + part), floor, strict=True)
+    strict = not isinstance(general, Absolute) or not plan.columns.modelled
+    return Tolerance.by(general, strict=strict)
 
 
 def absolute_bounds(relation: Relation, name: str, bound: ErrorBound) -> FloatArray:
     """Return per row the absolute bound that keeps ``bound`` against every truth within it (semantics 2.4)."""
     if isinstance(bound, Absolute):
         return np.full(len(relation), bound.value)
-    assert isinstance(bound, (Relative, RelativeWithFloor))
-    low, high, _ = extrema(relation.models[name], relation.lo, relation.hi)
-    size = np.where((low <= 0.0) & (high >= 0.0), 0.0, np.minimum(np.abs(low), np.abs(high)))
-    part = bound.percent / 100.0
-    floor = bound.floor if isinstance(bound, RelativeWithFloor) else 0.0
-    return np.maximum(part / (1.0 + part) * size, floor)
+    part, floor, _ = Tolerance.by(bound, strict=True)
+    return np.maximum(part * least_size(relation.models[name], relation), floor)
 
 
 def _need(root: Relation, name: str, bounds: tuple[ErrorBound, ...]) -> FloatArray:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulse.core.arrays import FloatArray
+from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
 from pulse.core.expression import Comparison, Expression
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.data.relation import Relation
@@ -21,6 +22,12 @@ from pulse.operators.inversion.split_heuristics import Split
 from pulse.validation.inversion.error_propagation import Errors, Forward
 from pulse.validation.inversion.margin_curves import root_level
 from pulse.validation.inversion.slack import Note, margins, shares_of_margin
+
+
+def least_size(c: FloatArray, relation: Relation) -> FloatArray:
+    """Return the smallest absolute value of a polynomial in each row of a relation."""
+    low, high, _ = bounds(c, relation.lo, relation.hi)
+    return np.where((low <= 0.0) & (high >= 0.0), 0.0, np.minimum(np.abs(low), np.abs(high)))
 
 
 class Tolerance(NamedTuple):
@@ -33,6 +40,16 @@ class Tolerance(NamedTuple):
     floor: float
     strict: bool
 
+    @classmethod
+    def by(cls, bound: ErrorBound, *, strict: bool) -> Tolerance:
+        """Return the tolerance that keeps a bound against every truth within it (semantics 2.4)."""
+        if isinstance(bound, Absolute):
+            return cls(0.0, bound.value, strict)
+        assert isinstance(bound, (Relative, RelativeWithFloor))
+        part = bound.percent / 100.0
+        floor = bound.floor if isinstance(bound, RelativeWithFloor) else 0.0
+        return cls(part / (1.0 + part), floor, strict)
+
     def of(self, comparison: Comparison, relation: Relation) -> FloatArray:
         """Return the tolerance per row of a relation, from the smallest magnitude of the larger side."""
         level = root_level(comparison)
@@ -43,9 +60,7 @@ class Tolerance(NamedTuple):
             forward = Forward(relation, sides, "filter")
             size = np.zeros(len(relation))
             for i in range(len(sides)):
-                low, high, _ = bounds(forward.coefficients(i), forward.relation.lo, forward.relation.hi)
-                crosses = (low <= 0.0) & (high >= 0.0)
-                own = np.where(crosses, 0.0, np.minimum(np.abs(low), np.abs(high)))
+                own = least_size(forward.coefficients(i), forward.relation)
                 size = np.fmax(size, group_min(own, forward.row, len(relation)))
         return np.maximum(self.part * size, self.floor)
 

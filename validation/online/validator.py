@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.arrow_types import one_chunk
 from pulse.core.certainty import ABSENT, CERTAIN
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
@@ -288,7 +289,7 @@ class Validator:
             certainty=np.where(kind == checks.VOID, ABSENT, CERTAIN).astype(np.uint8),
             unmodelled={}
             if taken is None
-            else {name: _one_array(taken.column(name)) for name in schema.unmodelled_names},
+            else {name: one_chunk(taken.column(name)) for name in schema.unmodelled_names},
         )
         return made, kind
 
@@ -420,7 +421,7 @@ class Validator:
             certainty=np.full(n, CERTAIN, np.uint8),
             unmodelled={}
             if carried is None
-            else {name: pa.concat_arrays(carried.column(name).chunks) for name in schema.unmodelled_names},
+            else {name: one_chunk(carried.column(name)) for name in schema.unmodelled_names},
         )
 
     def lagging(self, behind: int, *, silent: bool = True) -> tuple[tuple[pa.Array, ...], IntArray]:
@@ -516,7 +517,3 @@ def _no_updates(columns: Columns) -> Relation:
 
 def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     return column if column.type == type_ else column.cast(type_)
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

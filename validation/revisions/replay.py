@@ -14,9 +14,17 @@ from pulse.core.schema import StreamSchema
 from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.validate import key_state
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import apply_updates, begins, ends, keys_in
+from pulse.operators.data.updates import (
+    apply_updates,
+    begins,
+    clip_groups,
+    ends,
+    group_keys,
+    keys_in,
+    replaced,
+)
+from pulse.operators.inversion.needs import positions
 from pulse.operators.output.diff import difference
-from pulse.operators.relational.spatial_grid import clip_groups
 from pulse.operators.units.key_ends import Drops
 from pulse.validation.online.ended_keys import ended_at, push_over, separated
 from pulse.validation.online.tighten import loose, tighten
@@ -120,7 +128,7 @@ class Replay:
         whole = self.history.in_force()
         mine = whole.select_groups(np.flatnonzero(keys_in(whole.keys, self.validator.columns(keys))))
         code = {key: i for i, key in enumerate(keys)}
-        of_group = np.array([code[key] for key in _group_keys(mine)], np.int64)
+        of_group = np.array([code[key] for key in group_keys(mine)], np.int64)
         return mine, of_group[mine.group] if mine.groups else np.zeros(0, np.int64)
 
     def _tuples(self, keys: list[Key]) -> TupleColumns:
@@ -223,21 +231,6 @@ class Replay:
         history.segments = replaced(history.in_force(), self.validator.columns(keys), start, new)
 
 
-def replaced(
-    held: Relation, keys: tuple[pa.Array, ...], start: IntArray, new: Relation, *, voids: bool = False
-) -> Relation:
-    """Replace the segments of some keys from ``start`` on in a stream at rest; ``voids`` also keeps absent ones."""
-    from_ = np.full(held.groups, LATEST)
-    code = {
-        key: i for i, key in enumerate(zip(*(one.to_pylist() for one in keys), strict=True) if keys else [()])
-    }
-    for group, key in enumerate(_group_keys(held)):
-        if key in code:
-            from_[group] = start[code[key]]
-    rest, _ = apply_updates(clip_groups(held, np.full(held.groups, EARLIEST), from_), new, voids=voids)
-    return rest
-
-
 def _anchored(validator: Validator, keys: list[Key], known: set[Key]) -> tuple[Relation, IntArray]:
     """Return the current models of keys from each one's newest tuple to their end, and that tuple's instant, or EARLIEST.
 
@@ -271,7 +264,7 @@ def _changed(old: Relation, new: Relation, keys: tuple[pa.Array, ...]) -> tuple[
     table = difference(old, new).table
     if table.num_rows:
         rows = Relation.from_table(table.drop_columns(["kind"]), replace(old.columns))
-        place = _place(rows.keys, keys)[rows.group]
+        place = positions(rows.keys, keys, rows.groups, n)[rows.group]
         np.minimum.at(since, place, begins(rows))
         np.maximum.at(until, place, ends(rows))
     return since, until
@@ -279,26 +272,12 @@ def _changed(old: Relation, new: Relation, keys: tuple[pa.Array, ...]) -> tuple[
 
 def _first(updates: Relation, keys: tuple[pa.Array, ...]) -> IntArray:
     """Return per key the begin of its first update, or LATEST."""
-    first = np.full(len(keys[0]) if keys else 1, LATEST)
+    n = len(keys[0]) if keys else 1
+    first = np.full(n, LATEST)
     if len(updates):
-        place = _place(updates.keys, keys)[updates.group]
+        place = positions(updates.keys, keys, updates.groups, n)[updates.group]
         np.minimum.at(first, place[place >= 0], begins(updates)[place >= 0])
     return first
-
-
-def _place(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> IntArray:
-    """Return the position of each key among others, or -1."""
-    if not keys:
-        return np.zeros(1, np.int64)
-    at = {key: i for i, key in enumerate(zip(*(one.to_pylist() for one in among), strict=True))}
-    found = [at.get(key, -1) for key in zip(*(one.to_pylist() for one in keys), strict=True)]
-    return np.array(found, np.int64)
-
-
-def _group_keys(relation: Relation) -> list[Key]:
-    if not relation.keys:
-        return [()] * relation.groups
-    return list(zip(*(column.to_pylist() for column in relation.keys), strict=True))
 
 
 def _keys_of(table: pa.Table, schema: StreamSchema, *, distinct: bool = True) -> list[Key]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from pulse.operators.accent_handling import DerivedOutput
 from pulse.stream.accents.accents import Accent, AlterData, Control, Primitive
-from pulse.stream.descriptions.description import FALSE, Description
-from pulse.stream.units.affine import IDENTITY, Affine
-from pulse.stream.units.unit_map import Units
+from pulse.stream.descriptions.description import Description
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.unit_map import Units, add_rows
 
 
 @dataclass
@@ -18,8 +18,8 @@ class Derived:
 
     outputs: tuple[DerivedOutput, ...]
     stays: bool = False  # whether an output could not follow the latest accents
-    _inputs: Units = field(default_factory=Units)
-    _units: Units = field(default_factory=Units)
+    inputs: Units = field(default_factory=Units)
+    units: Units = field(default_factory=Units)  # of the outputs
 
     def push(self, controls: Iterable[Control]) -> list[Control]:
         """Return the accents of the outputs for simultaneous accents of the inputs: an output moves when all its inputs have."""
@@ -41,24 +41,15 @@ class Derived:
                     if map is not None and not map.is_identity:
                         passed.append(replace(control, primitive=AlterData(one.name, map)))
                 else:
-                    touched[one.name] = touched.get(one.name, FALSE) | control.description
+                    add_rows(touched, one.name, control.description)
             if isinstance(control.primitive, AlterData) and any(not one.single for one in users):
-                self._inputs = self._inputs.altered(
+                self.inputs = self.inputs.altered(
                     control.attribute, control.primitive.alpha, control.description
                 )
         for one in self.outputs:
             if one.name in touched:
                 passed += self._moved(one, touched[one.name], position)
         return passed
-
-    @property
-    def units(self) -> tuple[Units, Units]:
-        """Return the units of the inputs and of the outputs."""
-        return self._inputs, self._units
-
-    @units.setter
-    def units(self, known: tuple[Units, Units]) -> None:
-        self._inputs, self._units = known
 
     def _moved(self, output: DerivedOutput, where: Description, position: int) -> Iterator[Accent]:
         """Yield the alterations from the output's units to those of its inputs, where they exist."""
@@ -68,12 +59,12 @@ class Derived:
             if total is None:
                 self.stays = True
                 continue
-            for old, part in _split(self._units, output.name, piece):
+            for old, part in self.units.parts(output.name, piece):
                 step = total.after(old.inverse())
                 if not step.is_identity:
-                    found[step] = found.get(step, FALSE) | part
+                    add_rows(found, step, part)
         for step, part in found.items():
-            self._units = self._units.altered(output.name, step, part)
+            self.units = self.units.altered(output.name, step, part)
             yield Accent(
                 position=position, description=part.simplified(), primitive=AlterData(output.name, step)
             )
@@ -87,20 +78,9 @@ class Derived:
             work = [
                 (part, {**maps, name: map})
                 for piece, maps in work
-                for map, part in _split(self._inputs, name, piece)
+                for map, part in self.inputs.parts(name, piece)
             ]
         yield from work
-
-
-def _split(units: Units, name: str, where: Description) -> Iterator[tuple[Affine, Description]]:
-    """Split a description by the map of an attribute."""
-    for map, cell in units.cells.get(name, {}).items():
-        part = where & cell
-        if not part.is_empty:
-            yield map, part
-            where = where - cell
-    if not where.is_empty:
-        yield IDENTITY, where
 
 
 def renamed(control: Control, names: Mapping[str, str]) -> Control:

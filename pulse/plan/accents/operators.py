@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from pulse.operators.node import Node
 from pulse.plan.accents.derived import Derived, renamed
-from pulse.plan.accents.trace import Verdict, ended, verdict_words
-from pulse.stream.accents.accents import Control, is_alteration
+from pulse.plan.accents.trace import Verdict, verdict_words
+from pulse.stream.accents.accents import Accent, Control, is_alteration
+from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import NO_PROMISES, Domain
 from pulse.stream.propagation.receive import receive
 from pulse.stream.propagation.state import Mode, Side, State, Where
@@ -37,18 +38,18 @@ class OperatorState(NamedTuple):
 
 
 class Operator:
-    """A node of the plan with its accent state."""
+    """A node of the plan with its accent state, and those below it; every accent of ``careful`` streams updates the state."""
 
     def __init__(
         self,
         node: Node,
-        inputs: list[Operator],
         domains: Mapping[str, Domain],
         mode: Mode,
         careful: frozenset[str] = frozenset(),
     ) -> None:
         self._how = node.handling()
-        self.inputs, self.stream, self.label = inputs, self._how.stream, node.label
+        self.inputs = [Operator(one, domains, mode, careful) for one in node.inputs]
+        self.stream, self.label = self._how.stream, node.label
         # Descriptions may use attributes with units: every accent updates the state.
         self._careful = self.stream in careful
         self._derived = Derived(self._how.outputs) if self._how.outputs is not None else None
@@ -57,7 +58,7 @@ class Operator:
         self.domain = domains.get(self.stream, NO_PROMISES)
         signature = self._how.signature
         if signature is not None:
-            promised = [one.domain for one in inputs] or [self.domain]
+            promised = [one.domain for one in self.inputs] or [self.domain]
             schemas = [(*one.names, one.time) for one in node.read_columns]
             self._state = State.start(
                 replace(signature, operator=self.label),
@@ -70,6 +71,12 @@ class Operator:
         self.domain = Domain.from_values(
             {names.get(name, name): values for name, values in self.domain.promises}
         )
+
+    def walk(self) -> Iterator[Operator]:
+        """Yield the operator and all below it, from the top."""
+        yield self
+        for one in self.inputs:
+            yield from one.walk()
 
     def push(self, stream: str, control: Control, verdicts: list[Verdict] | None) -> list[Control]:
         """Return the accents that come out when an accent of a stream comes in."""
@@ -116,7 +123,8 @@ class Operator:
     @property
     def known(self) -> OperatorState:
         """Return the accent state so far."""
-        derived, state = None if self._derived is None else self._derived.units, self._state
+        own, state = self._derived, self._state
+        derived = None if own is None else (own.inputs, own.units)
         if state is None:
             return OperatorState((), Units(), {}, NO_PROMISES, derived)
         return OperatorState(state.sides, state.units, state.exists, state.domain, derived)
@@ -130,7 +138,7 @@ class Operator:
         if self._state is not None:
             self._state = replace(self._state, sides=sides, units=units, exists=exists, domain=domain)
         if self._derived is not None and derived is not None:
-            self._derived.units = derived
+            self._derived.inputs, self._derived.units = derived
 
     def _passes_plainly(self, side: int, control: Control) -> bool:
         """Check whether alter data passes unchanged, regardless of earlier accents: after scans, descriptions use no attributes
@@ -150,21 +158,6 @@ class Operator:
         return not lost and not special and name not in self._state.sides[side].paths
 
 
-def operator_of(
-    node: Node, domains: Mapping[str, Domain], mode: Mode, careful: frozenset[str] = frozenset()
-) -> Operator:
-    """Build the operators of a plan from its top; every accent of ``careful`` streams updates their state."""
-    inputs = [operator_of(one, domains, mode, careful) for one in node.inputs]
-    return Operator(node, inputs, domains, mode, careful)
-
-
-def every_operator(root: Operator) -> Iterator[Operator]:
-    """Yield an operator and all below it, from the top."""
-    yield root
-    for one in root.inputs:
-        yield from every_operator(one)
-
-
 class Operators:
     """A plan's operators while accents arrive in the order of their instants.
 
@@ -176,25 +169,31 @@ class Operators:
         self,
         plan: Node,
         *,
+        policies: Mapping[str, Policy],
         domains: Mapping[str, Domain] | None = None,
         mode: Mode = "accumulate",
         state: tuple[OperatorState, ...] | None = None,
         careful: frozenset[str] = frozenset(),
     ) -> None:
-        self._root = operator_of(plan, domains or {}, mode, careful)
+        self._policies = policies
+        self._root = Operator(plan, domains or {}, mode, careful)
         if state is not None:
             # The state of another plan is an error: the number of operators differs.
-            for one, known in zip(every_operator(self._root), state, strict=True):
+            for one, known in zip(self._root.walk(), state, strict=True):
                 one.recall(known)
 
     @property
     def state(self) -> tuple[OperatorState, ...]:
         """Return the state of the operators, from the top."""
-        return tuple(one.known for one in every_operator(self._root))
+        return tuple(one.known for one in self._root.walk())
 
-    def push(self, stream: str, control: Control) -> tuple[tuple[Control, ...], str]:
+    def push(
+        self, stream: str, control: Control, verdicts: list[Verdict] | None = None
+    ) -> tuple[tuple[Control, ...], str]:
         """Return the controls that come out when one of a stream comes in, and why the query ends there, if it does."""
+        if isinstance(control, Accent) and self._policies[stream].choice(control) == "exception":
+            return (), f"stream {stream}: the policy is to stop at {control} on '{control.attribute}'"
         try:
-            return tuple(self._root.push(stream, control, None)), ""
+            return tuple(self._root.push(stream, control, verdicts)), ""
         except Abort as e:
-            return (), ended(control, str(e))
+            return (), str(e)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pulse.operators.node import Node
-from pulse.plan.accents.operators import Abort, operator_of
+from pulse.plan.accents.operators import Operators
 from pulse.plan.accents.routes import straight
 from pulse.plan.accents.trace import AccentTrace, Verdict, ended
 from pulse.stream.accents.accents import Accent, Control
@@ -26,8 +26,7 @@ from pulse.stream.accents.log import AccentLog
 from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import Domain
 from pulse.stream.propagation.state import Mode
-from pulse.stream.units.affine import Affine
-from pulse.stream.units.step_maps import Absences, Alteration, Steps, absences_of, steps_of
+from pulse.stream.units.step_maps import Absences, Steps, absences_of, steps_of
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,6 @@ class Accented:
 
     time: str
     passed: tuple[Accent, ...] = ()
-    # Alter data that passes straight through, by attribute; replaces ``passed``.
-    altered: tuple[tuple[str, Alteration[Affine]], ...] = ()
     aborted_at: int | None = None
     reason: str = ""
     traces: tuple[AccentTrace, ...] = field(default=(), compare=False)
@@ -45,16 +42,11 @@ class Accented:
     @property
     def is_empty(self) -> bool:
         """Check whether the answer stays unchanged."""
-        return not self.passed and not self.altered and self.aborted_at is None
+        return not self.passed and self.aborted_at is None
 
     def steps(self) -> dict[str, Steps]:
         """Return the unit maps of the answer, by attribute."""
-        if not self.altered:
-            return steps_of(self.passed, self.time)
-        found: dict[str, list[Alteration[Affine]]] = {}
-        for name, alteration in self.altered:
-            found.setdefault(name, []).append(alteration)
-        return {name: Steps.of(own, time=self.time) for name, own in found.items()}
+        return steps_of(self.passed, self.time)
 
     def absences(self) -> dict[str, Absences]:
         """Return where attributes of the answer end, and begin again."""
@@ -81,32 +73,22 @@ def accented(
     """
     chosen = {name: (policies or {}).get(name, Policy()) for name in logs}
     controls = _in_order(logs, chosen)
+    time = plan.columns.time
     if not trace and (altered := straight(plan, controls, chosen, mode)) is not None:
-        return Accented(plan.columns.time, altered=altered)
-    root = operator_of(
-        plan, domains or {}, mode, frozenset(name for name, log in logs.items() if log.interdependent)
-    )
+        return Accented(time, tuple(altered))
+    careful = frozenset(name for name, log in logs.items() if log.interdependent)
+    operators = Operators(plan, policies=chosen, domains=domains, mode=mode, careful=careful)
     passed: list[Accent] = []
     traces: list[AccentTrace] = []
     for name, control in controls:
         verdicts: list[Verdict] | None = [] if trace else None
-        try:
-            if isinstance(control, Accent) and chosen[name].choice(control) == "exception":
-                raise Abort(f"stream {name}: the policy is to stop at {control} on '{control.attribute}'")
-            out = root.push(name, control, verdicts)
-        except Abort as e:
-            traces.append(AccentTrace(name, control, tuple(verdicts or ()), aborts=str(e)))
-            return Accented(
-                plan.columns.time,
-                tuple(passed),
-                aborted_at=control.position,
-                reason=ended(control, str(e)),
-                traces=tuple(traces),
-            )
-        if trace:
-            traces.append(AccentTrace(name, control, tuple(verdicts or ()), tuple(out)))
+        out, why = operators.push(name, control, verdicts)
+        if trace or why:
+            traces.append(AccentTrace(name, control, tuple(verdicts or ()), out, why))
+        if why:
+            return Accented(time, tuple(passed), control.position, ended(control, why), tuple(traces))
         passed += [one for one in out if isinstance(one, Accent)]
-    return Accented(plan.columns.time, tuple(passed), traces=tuple(traces))
+    return Accented(time, tuple(passed), traces=tuple(traces))
 
 
 def _in_order(logs: Mapping[str, AccentLog], policies: Mapping[str, Policy]) -> list[tuple[str, Control]]:

@@ -6,49 +6,55 @@ One accent of each kind is sent through the plan's operators; all others of its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from pulse.operators.node import Node
 from pulse.plan.accents.derived import described
-from pulse.plan.accents.operators import Abort, every_operator, operator_of
+from pulse.plan.accents.operators import Abort, Operator
 from pulse.stream.accents.accents import Accent, AlterData, Control
 from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import Description
 from pulse.stream.descriptions.value_sets import ValueSet
 from pulse.stream.propagation.state import Mode
 from pulse.stream.units.affine import Affine
-from pulse.stream.units.step_maps import Alteration
 
 Route = tuple[tuple[str, Affine, Mapping[str, str]], ...]
 """The result of an alteration: attributes of the answer, their maps, and the names of its description's attributes there."""
 
 
+@lru_cache(maxsize=64)
+def _routes(plan: Node, mode: Mode) -> dict[tuple[str, str, Affine, frozenset[str]], Route | None]:
+    """A cache of routes by kind of alteration, shared by all queries and jobs of a plan in this process."""
+    return {}
+
+
 def straight(
     plan: Node, controls: Iterable[tuple[str, Control]], policies: Mapping[str, Policy], mode: Mode
-) -> tuple[tuple[str, Alteration[Affine]], ...] | None:
+) -> list[Accent] | None:
     """Return all alterations of the answer, if every control passes straight; None if any does not.
 
     A kind is an attribute, a map and the compared attributes. An output that followed every alteration so far follows the next
-    one by its own map: maps of an expression compose as those of its inputs.
+    one by its own map: maps of an expression compose as those of its inputs. Punctuation alone changes no answer.
     """
-    routes: dict[tuple[str, str, Affine, frozenset[str]], Route | None] = {}
-    found: list[tuple[str, Alteration[Affine]]] = []
+    routes = _routes(plan, mode)
+    found: list[Accent] = []
     for name, control in controls:
-        if not isinstance(control, Accent) or not isinstance(control.primitive, AlterData):
+        if not isinstance(control, Accent):
+            continue
+        if not isinstance(control.primitive, AlterData) or policies[name].choice(control) == "exception":
             return None
-        if policies[name].choice(control) == "exception":
-            return None
-        described_rows = control.description
-        key = name, control.attribute, control.primitive.alpha, described_rows.attributes
+        where = control.description
+        key = name, control.attribute, control.primitive.alpha, where.attributes
         if key not in routes:
             routes[key] = route(plan, *key, mode)
         way = routes[key]
         if way is None:
             return None
         found += [
-            (out, Alteration(control.position, described(described_rows, names), map))
+            Accent.of(described(where, names), AlterData(out, map), position=control.position)
             for out, map, names in way
         ]
-    return tuple(found)
+    return found
 
 
 def route(
@@ -64,12 +70,12 @@ def route(
     """
     marks = {name: ValueSet.of(i) for i, name in enumerate(sorted(compared))}
     probe = Accent.of(Description.where(**marks), AlterData(attribute, alpha))
-    root = operator_of(plan, {}, mode)
+    root = Operator(plan, {}, mode)
     try:
         out = root.push(stream, probe, None)
     except Abort:
         return None
-    if not all(one.straight for one in every_operator(root)):
+    if not all(one.straight for one in root.walk()):
         return None
     found = []
     for one in out:

@@ -184,8 +184,8 @@ def test_parts_of_different_degree_and_key_width_go_together():
 
     def row(key: int, c: list[float], type_: pa.DataType) -> Relation:
         own = replace(columns, key=(("k", type_),))
-        said = {"k": key, "ref": EPOCH_US, "lo": 0.0, "hi": 1.0, "x": c, "x_err": 0.5, "x_drift": None}
-        batch = pa.RecordBatch.from_pylist([said | {"certainty": "likely"}], own.segment_schema())
+        reported = {"k": key, "ref": EPOCH_US, "lo": 0.0, "hi": 1.0, "x": c, "x_err": 0.5, "x_drift": None}
+        batch = pa.RecordBatch.from_pylist([reported | {"certainty": "likely"}], own.segment_schema())
         return Relation.from_table(batch, own)
 
     whole = Relation.concat([row(1, [1.0], pa.int64()), row(2, [1.0, 2.0, 3.0], pa.int8())])
@@ -195,7 +195,7 @@ def test_parts_of_different_degree_and_key_width_go_together():
 
 def test_a_drift_that_one_part_lacks_is_lost():
     columns = Columns((), ("x",))
-    said = {
+    reported = {
         "ref": EPOCH_US,
         "lo": 0.0,
         "hi": 1.0,
@@ -204,7 +204,7 @@ def test_a_drift_that_one_part_lacks_is_lost():
         "x_drift": 1.0,
         "certainty": "certain",
     }
-    known = Relation.from_table(pa.RecordBatch.from_pylist([said], columns.segment_schema()), columns)
+    known = Relation.from_table(pa.RecordBatch.from_pylist([reported], columns.segment_schema()), columns)
     assert "x" in Relation.concat([known, known]).drift
     assert "x" not in Relation.concat([known, replace(known, drift={})]).drift
 
@@ -241,8 +241,8 @@ def test_points_can_be_left_out(relation):
 @given(any_relation.filter(len))
 def test_where_names_key_and_start(relation):
     row = rows_of(relation)[-1]
-    said = relation.where(len(relation) - 1)
-    assert said.startswith(f"k={row['k']!r}, n={row['n']} at 2023-11-14T22:1")
+    reported = relation.where(len(relation) - 1)
+    assert reported.startswith(f"k={row['k']!r}, n={row['n']} at 2023-11-14T22:1")
     keyless = replace(relation, columns=replace(relation.columns, key=()), keys=())
     assert keyless.where(len(relation) - 1).startswith("the stream at 2023-11-14")
 

@@ -12,7 +12,7 @@ from pulse.operators.data.updates import apply_updates, begins, ending_after, en
 COLUMNS = Columns((("id", pa.string()),), ("x",))
 
 
-def rows(*said: tuple[str, float, float, float]) -> Relation:
+def rows(*reported: tuple[str, float, float, float]) -> Relation:
     """Key, from, to, value; in order of arrival, keys together."""
     made = [
         {
@@ -25,13 +25,13 @@ def rows(*said: tuple[str, float, float, float]) -> Relation:
             "x_drift": None,
             "certainty": "certain",
         }
-        for key, begin, end, value in said
+        for key, begin, end, value in reported
     ]
     schema = COLUMNS.segment_schema()
     return Relation.from_table(pa.RecordBatch.from_pylist(made, schema=schema), COLUMNS)
 
 
-def told(relation: Relation) -> list[tuple[object, ...]]:
+def details(relation: Relation) -> list[tuple[object, ...]]:
     keys = [relation.keys[0][int(g)].as_py() for g in relation.group]
     return list(
         zip(
@@ -47,7 +47,7 @@ def told(relation: Relation) -> list[tuple[object, ...]]:
 def test_a_later_segment_rules_from_its_start_on() -> None:
     held = rows(("a", 0.0, 10.0, 1.0), ("b", 0.0, 10.0, 2.0))
     rest, changed = apply_updates(held, rows(("a", 4.0, 6.0, 3.0), ("c", 1.0, 2.0, 4.0)))
-    assert told(rest) == [
+    assert details(rest) == [
         ("a", 0.0, 4.0, 1.0),
         ("a", 4.0, 6.0, 3.0),
         ("b", 0.0, 10.0, 2.0),
@@ -67,6 +67,6 @@ def test_nothing_at_all() -> None:
 
 def test_what_ends_after_an_instant() -> None:
     held = rows(("a", 0.0, 1.0, 0.0), ("a", 1.0, 2.0, 0.0))
-    assert told(ending_after(held, 1_000_001)) == [("a", 1.0, 2.0, 0.0)]
+    assert details(ending_after(held, 1_000_001)) == [("a", 1.0, 2.0, 0.0)]
     assert len(ending_after(held, 1_000_000)) == 2
     assert np.array_equal(begins(held), [0, 1_000_000])

@@ -25,8 +25,9 @@ from pulse.core.expression import (
 )
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
-from pulse.operators.expressions.on_segments import Evaluation, compute
+from pulse.operators.expressions.on_segments import Evaluation
 from tests import naive
+from tests.operators.computing import compute
 from tests.operators.contract import causes, refusal, row_values, truths
 from tests.operators.relational.test_filter import one_row
 from tests.strategies import relations
@@ -177,7 +178,7 @@ def test_the_root_of_what_is_below_zero_within_its_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "reported"),
     [
         (Arithmetic("/", Constant(1), X), ["crosses zero", "(1 / x)", "± 0.5", "filter"]),
         (Function("sqrt", (Arithmetic("-", X, Constant(2)),)), ["sqrt", "below zero", "error bound 0.5"]),
@@ -186,10 +187,10 @@ def test_the_root_of_what_is_below_zero_within_its_bound() -> None:
         (Arithmetic("/", X, Constant(0)), ["divides by zero"]),
     ],
 )
-def test_outside_the_domain(expression: Expression, said: list[str]) -> None:
+def test_outside_the_domain(expression: Expression, reported: list[str]) -> None:
     text = refusal(lambda: compute(one_row([-1.0, 1.0], 0.5), [("z", expression)]), DomainError)
-    assert all(part in text for part in said), text
-    if "zero" not in said[0]:
+    assert all(part in text for part in reported), text
+    if "zero" not in reported[0]:
         assert "2023-11-14T22:13:20" in text
 
 

@@ -87,11 +87,11 @@ def test_rows_that_cannot_hold_need_no_sampling(
     assert len(fewer) <= len(relation)
     select = (*relation.columns.key_names, *relation.columns.modelled)
     for every in (250_000, 1_000_000):
-        told = [
+        details = [
             to_tuples(filter_samples(sample(one, every), predicate, possible=possible), select, possible=True)
             for one in (fewer, relation)
         ]
-        assert told[0].equals(told[1])
+        assert details[0].equals(details[1])
 
 
 def test_one_side_may_settle_it() -> None:

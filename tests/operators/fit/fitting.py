@@ -65,8 +65,8 @@ def fit_units(
                 [unit], spec, chunk_rows=chunk_rows, watermarks=watermarks.get(number)
             )
             counts.add(fitter.counts)
-            told = [(segments, SEGMENTS), *fitter.ends.parts()]
-            parts += [part_table(batch, number, part) for batch, part in told if len(batch)]
+            details = [(segments, SEGMENTS), *fitter.ends.parts()]
+            parts += [part_table(batch, number, part) for batch, part in details if len(batch)]
         if not parts:
             return Stitched(SegmentBatch.empty(spec.schema), np.zeros(0, dtype=bool), pa.table({})), counts
         result = stitch(pa.concat_tables(parts), spec)
@@ -87,8 +87,8 @@ def replaced(table: pa.Table, spec: FitSpec) -> int:
         numbers,
         strict=False,
     )
-    told = [(key, t, all(x is not None and math.isfinite(x) for x in xs)) for key, t, xs in rows]
-    return naive.superseded(told, holes=spec.nonfinite == "hole")
+    details = [(key, t, all(x is not None and math.isfinite(x) for x in xs)) for key, t, xs in rows]
+    return naive.superseded(details, holes=spec.nonfinite == "hole")
 
 
 def late_by_unit(late: LateUnits) -> dict[int, dict[tuple[object, ...], int]]:

@@ -196,7 +196,7 @@ def test_values_that_are_no_numbers_are_set_aside_with_the_first_named() -> None
     assert segments.to_ppoly("x", key="a").runs[0].x.tolist() == [0.0, 3.0]
 
 
-def test_values_that_are_no_numbers_make_holes_when_told() -> None:
+def test_values_that_are_no_numbers_make_holes_when_reported() -> None:
     spec = FitSpec.of(stream(x="step"), error=0.5, nonfinite="hole")
     segments, fitter = fit_chunks([tuples([0, 1, 2, 3], x=[1, 1, None, 2])], spec)
     assert segments.lo.tolist() == [0, 0]

@@ -40,7 +40,7 @@ def in_order(given: Rows) -> Rows:
     return sorted(given, key=lambda row: row[1])
 
 
-def said(batch: SegmentBatch) -> list[tuple[Any, ...]]:
+def reported(batch: SegmentBatch) -> list[tuple[Any, ...]]:
     """Key, second, place within the instant, value, unmodelled attribute."""
     table = batch.sort().to_arrow()
     lo, t = table.column("lo").to_numpy(), batch.sort().ref
@@ -74,7 +74,7 @@ def test_every_tuple_is_a_point_however_batches_are_cut(given: Rows, cuts: list[
     fitter = PointFitter(SPEC, chunk_rows=1)
     found = [fitter.push(as_table(part)) for part in cut(given, cuts)] + [fitter.finish()]
     batch = SegmentBatch.concat([one for one in found if one is not None])
-    assert said(batch) == wanted(given)
+    assert reported(batch) == wanted(given)
     assert fitter.counts.tuples == len(given)
     assert (fitter.counts.late, fitter.counts.superseded, fitter.take_aside()) == (0, 0, None)
 
@@ -84,8 +84,8 @@ def in_units(units: Sequence[Rows], before: pa.Table | None = None) -> Stitched 
     for number, unit in enumerate(units):
         fitter = PointFitter(SPEC)
         fitter.push(as_table(unit))
-        told = [(fitter.finish(), SEGMENTS), *fitter.ends.parts()]
-        parts += [part_table(batch, number, part) for batch, part in told if len(batch)]
+        details = [(fitter.finish(), SEGMENTS), *fitter.ends.parts()]
+        parts += [part_table(batch, number, part) for batch, part in details if len(batch)]
     return stitch(pa.concat_tables(parts), SPEC)
 
 
@@ -95,9 +95,9 @@ def test_units_are_stitched_and_a_later_fit_goes_on(given: Rows, cuts: list[int]
     units = [unit for unit in cut(given, cuts) if unit]
     made = in_units(units)
     assert isinstance(made, Stitched)
-    assert said(made.segments) == wanted(given)
+    assert reported(made.segments) == wanted(given)
     newest = {k: max(t for key, t, _ in given if key == k) for k, _, _ in given}
-    closing = [(k, t) for k, t, *_ in said(made.segments.filter(made.closing))]
+    closing = [(k, t) for k, t, *_ in reported(made.segments.filter(made.closing))]
     assert closing == [(k, t) for k, t, *_ in wanted(given) if newest[k] == t]
     assert made.ends.num_rows == len(newest)
 
@@ -113,13 +113,13 @@ def test_late_tuples_and_such_as_are_no_numbers_are_set_aside() -> None:
     fitter = PointFitter(SPEC, chunk_rows=1)
     first = fitter.push(table)
     assert first is not None
-    assert [row[1:4] for row in said(first)] == [(0, 0, 1.0), (2, 0, 2.0), (2, 1, 4.0)]
+    assert [row[1:4] for row in reported(first)] == [(0, 0, 1.0), (2, 0, 2.0), (2, 1, 4.0)]
     aside = fitter.take_aside()
     assert aside is not None
     assert sorted(aside.column("reason").to_pylist()) == ["late", "not finite"]
     again = fitter.push(tuples([2, 1], u="v", x=[5, 6]))
     assert again is not None
-    assert [row[1:4] for row in said(again)] == [(2, 2, 5.0)]
+    assert [row[1:4] for row in reported(again)] == [(2, 2, 5.0)]
     assert (fitter.counts.late, fitter.counts.not_finite) == (2, 1)
     assert fitter.finish().to_arrow().num_rows == 0
 

@@ -38,10 +38,10 @@ def test_it_pickles_and_goes_into_a_manifest() -> None:
     again = pickle.loads(pickle.dumps(spec))
     assert again == spec
     assert np.array_equal(again.bounds, spec.bounds)
-    told = json.loads(json.dumps(spec.to_json()))
-    assert told["error"] == {"x": "0.05% or 1", "y": "0.05% or 1"}
-    assert told["drift"] == {"x": "3", "y": None}
-    assert (told["max_gap"], told["nonfinite"], told["degree"]) == ("2 h", "hole", 1)
+    details = json.loads(json.dumps(spec.to_json()))
+    assert details["error"] == {"x": "0.05% or 1", "y": "0.05% or 1"}
+    assert details["drift"] == {"x": "3", "y": None}
+    assert (details["max_gap"], details["nonfinite"], details["degree"]) == ("2 h", "hole", 1)
 
 
 def test_without_a_degree_an_integral_gets_constants_or_lines_all_else_lines() -> None:

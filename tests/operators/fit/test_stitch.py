@@ -78,7 +78,7 @@ def test_fifty_cuts(truth: str, asked: dict[str, str]) -> None:
 
 
 def strictly_within(found: Stitched, counts: FitCounts, asked: float) -> bool:
-    """Whether no drift is certified above what was asked, by whatever share; or it is said that some are."""
+    """Whether no drift is certified above what was asked, by whatever share; or it is reported that some are."""
     drift = found.segments.drift("x")
     assert not drift.mask.any()
     return not len(drift) or bool(drift.max() <= asked) or counts.missed + found.missed > 0
@@ -95,14 +95,14 @@ def test_what_units_inherit_does_not_exceed_the_drift_that_was_asked(
     spec = FitSpec.of(stream(x=truth), error=error, drift=drift)
     found, counts = fit_units(cut(table, list(range(0, 6_000, 40))), spec)
     assert strictly_within(found, counts, drift)
-    # A bound on the value may leave a difference of the integrals that the next unit cannot spare: then it is said.
+    # A bound on the value may leave a difference of the integrals that the next unit cannot spare: then it is reported.
     assert error is not None or counts.missed + found.missed == 0
     wrong = certificates.problems(table, found.segments, spec)
     assert [text for text in wrong if "asked" not in text or not found.missed] == []
 
 
 @given(small_streams(late=False), st.sampled_from(["step", "linear"]), st.sampled_from([0.5, 2.0]), cuts)
-def test_the_drift_asked_is_kept_strictly_or_it_is_said(
+def test_the_drift_asked_is_kept_strictly_or_it_is_reported(
     table: pa.Table, truth: str, drift: float, at: list[int]
 ) -> None:
     spec = FitSpec.of(stream(x=truth), error=0.75, drift=drift)
@@ -222,8 +222,11 @@ def test_the_ends_are_where_new_data_goes_on() -> None:
     found, _ = fit_units(
         [tuples([0, 1, 1], k=["a", "a", "b"], x=[1, 2, 3]), tuples([4], k=["a"], x=[5])], STEP
     )
-    told = {row["k"]: (row["ref"], row["x"], row["_part"]) for row in found.ends.to_pylist()}
-    assert {key: (x, part) for key, (_, x, part) in told.items()} == {"a": ([5.0], LAST), "b": ([3.0], LAST)}
+    details = {row["k"]: (row["ref"], row["x"], row["_part"]) for row in found.ends.to_pylist()}
+    assert {key: (x, part) for key, (_, x, part) in details.items()} == {
+        "a": ([5.0], LAST),
+        "b": ([3.0], LAST),
+    }
     assert FIRST not in found.ends.column("_part").to_pylist()
 
 

@@ -59,8 +59,8 @@ def test_rows_of_parts_may_come_in_any_order(table: pa.Table, spec: FitSpec, at:
     parts = []
     for number, unit in enumerate(cut(table, at)):
         segments, fitter = fit_chunks([unit], spec)
-        told = [(segments, SEGMENTS), *fitter.ends.parts()]
-        parts += [part_table(batch, number, part) for batch, part in told if len(batch)]
+        details = [(segments, SEGMENTS), *fitter.ends.parts()]
+        parts += [part_table(batch, number, part) for batch, part in details if len(batch)]
     if not parts:
         return
     whole = pa.concat_tables(parts)
@@ -80,8 +80,8 @@ def test_the_joints_stand_where_they_belong() -> None:
     parts = []
     for number, unit in enumerate(cut(whole, [3, 6])):
         segments, fitter = fit_chunks([unit], spec)
-        told = [(segments, SEGMENTS), *fitter.ends.parts()]
-        parts += [part_table(batch, number, part) for batch, part in told if len(batch)]
+        details = [(segments, SEGMENTS), *fitter.ends.parts()]
+        parts += [part_table(batch, number, part) for batch, part in details if len(batch)]
     found = stitch(pa.concat_tables(parts), spec)
     assert isinstance(found, Stitched)
     assert found.segments.is_sorted

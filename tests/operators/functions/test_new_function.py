@@ -18,7 +18,7 @@ from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.affine_image import affine_image
 from pulse.operators.expressions.on_samples import Number, Numbers
-from pulse.operators.expressions.on_segments import Evaluation, Operand, compute
+from pulse.operators.expressions.on_segments import Evaluation, Operand
 from pulse.operators.fit.predictive_spec import expand
 from pulse.operators.functions.base import Ranges, ScalarFunction
 from pulse.operators.functions.registry import SCALARS
@@ -30,6 +30,7 @@ from pulse.plan.rules.constant_folding import folded
 from pulse.plan.symbolic import Symbolic, symbolic
 from pulse.stream.units.affine import Affine
 from pulse.validation.inversion.slack import slack
+from tests.operators.computing import compute
 
 X = Column("x")
 CUBE = Function("cube", (X,))

@@ -16,10 +16,10 @@ from pulse.core import StreamSchema
 from pulse.core.expression import Column, Comparison, Constant, Function
 from pulse.core.plane import Plane
 from pulse.language import parse
-from pulse.operators.expressions.on_segments import compute
 from pulse.operators.functions.plane_distortion import distortion
 from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.scan import scans
+from tests.operators.computing import compute
 from tests.operators.relational.test_filter import one_row, spans
 
 pyproj = pytest.importorskip("pyproj")

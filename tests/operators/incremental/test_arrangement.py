@@ -91,7 +91,7 @@ def test_a_key_may_outgrow_its_room_many_times() -> None:
     assert len(point) == 2 + 2 * 199
 
 
-def test_what_is_gone_is_said() -> None:
+def test_what_is_gone_is_reported() -> None:
     point = ConnectionPoint(relation(ROWS), keep=5 * SECOND)
     point.advance((START + 4) * SECOND)
     point.advance((START + 15) * SECOND)

@@ -46,7 +46,7 @@ def log(*rows: Row, id_: str = "a", ref: Sequence[int] = ()) -> pa.Table:
     )
 
 
-def told(table: pa.Table) -> list[tuple[float, float, list[float]]]:
+def details(table: pa.Table) -> list[tuple[float, float, list[float]]]:
     ref = table.column("ref").cast(pa.int64()).to_numpy() / 1e6
     return [
         (at + row["lo"], at + row["hi"], row["x"]) for at, row in zip(ref, table.to_pylist(), strict=True)
@@ -55,7 +55,7 @@ def told(table: pa.Table) -> list[tuple[float, float, list[float]]]:
 
 def test_a_row_is_cut_where_part_of_it_is_taken_back() -> None:
     table = log(("+I", 0, 2, [1.0]), ("-U", 1, 1.63, [1.0]), ("+U", 1, 1.63, [5.0]), ("-D", 1.8, 2, [1.0]))
-    assert told(pulse.apply_changes(table)) == [
+    assert details(pulse.apply_changes(table)) == [
         (0.0, 1.0, [1.0]),
         (1.0, 1.63, [5.0]),
         (1.63, 1.8, [1.0]),
@@ -70,19 +70,19 @@ def test_a_row_is_cut_where_part_of_it_is_taken_back() -> None:
 
 def test_one_row_takes_back_parts_of_several_about_another_instant() -> None:
     table = log(("+I", 10, 12, [1.0]), ("+I", 12, 14, [1.0]), ("-D", 11, 13, [1.0 + 1e-13]), ref=[10, 10, 3])
-    assert told(apply_changes(table)) == [(10.0, 11.0, [1.0]), (13.0, 14.0, [1.0])]
+    assert details(apply_changes(table)) == [(10.0, 11.0, [1.0]), (13.0, 14.0, [1.0])]
 
 
 def test_of_several_that_hold_the_nearest_in_value_goes() -> None:
     table = log(("+I", 0, 4, [1.0, 1.0]), ("+I", 0, 4, [9.0]), ("-D", 0, 2, [9.0]))
-    assert told(apply_changes(table)) == [(0.0, 4.0, [1.0, 1.0]), (2.0, 4.0, [9.0])]
+    assert details(apply_changes(table)) == [(0.0, 4.0, [1.0, 1.0]), (2.0, 4.0, [9.0])]
 
 
 def test_points_are_taken_back_by_points() -> None:
     table = log(("+I", 1, 1, [1.0]), ("+I", 0, 3, [1.0]), ("-D", 1, 1, [1.0]))
-    assert told(apply_changes(table)) == [(0.0, 3.0, [1.0])]
+    assert details(apply_changes(table)) == [(0.0, 3.0, [1.0])]
     table = log(("+I", 1, 1, [1.0]), ("+I", 0, 3, [1.0]), ("-D", 0, 3, [1.0]))
-    assert told(apply_changes(table)) == [(1.0, 1.0, [1.0])]
+    assert details(apply_changes(table)) == [(1.0, 1.0, [1.0])]
 
 
 def test_of_a_sink_without_a_batch_nothing_holds(tmp_path: Path) -> None:
@@ -112,24 +112,24 @@ PAIRS = "select R.id as one, R.x - Q.x as d from S as R join S as Q on (R.id <> 
 
 
 def revised_ticks(folder: Path, seed: int) -> None:
-    """Prices that move, in files; later ones correct what earlier ones said."""
+    """Prices that move, in files; later ones correct what earlier ones reported."""
     folder.mkdir()
     rng = random.Random(seed)
-    said: list[tuple[str, int, float]] = []
+    reported: list[tuple[str, int, float]] = []
     for number in range(4):
         rows: list[tuple[str, str, int, float]] = []
         for k in range(12):
             for id_ in "abc":
                 one = (id_, 12 * number + k, float(rng.choice([0.5, 1.0, 1.25, 2.0, 3.0])))
                 rows.append(("+I", *one))
-                said.append(one)
+                reported.append(one)
         for _ in range(4 if number else 0):
-            old = said.pop(rng.randrange(len(said)))
+            old = reported.pop(rng.randrange(len(reported)))
             if rng.random() < 0.5:
                 rows.append(("-D", *old))
             else:
-                said.append((old[0], old[1], old[2] + 0.7))
-                rows += [("-U", *old), ("+U", *said[-1])]
+                reported.append((old[0], old[1], old[2] + 0.7))
+                rows += [("-U", *old), ("+U", *reported[-1])]
         op, ids, times, values = zip(*rows, strict=True)
         stamps = pa.array([t * 1_000_000 for t in times], pa.timestamp("us"))
         pq.write_table(

@@ -74,12 +74,12 @@ def test_samples(relation, text):
 def three() -> Relation:
     """Three rows of one key, a second each, with the errors 1, 1.5 and 2."""
     columns = Columns((("k", pa.string()),), ("x", "y"))
-    said = [
+    reported = [
         {"k": "a", "ref": EPOCH_US + i * 1_000_000, "lo": 0.0, "hi": 1.0, "x": [4.0], "y": [9.0, 1.0]}
         | {"x_err": 1 + i / 2, "y_err": 1 + i / 2, "x_drift": None, "y_drift": None, "certainty": "likely"}
         for i in range(3)
     ]
-    return Relation.from_table(pa.RecordBatch.from_pylist(said, columns.segment_schema()), columns)
+    return Relation.from_table(pa.RecordBatch.from_pylist(reported, columns.segment_schema()), columns)
 
 
 def test_the_worst_row_is_named_and_a_named_bound_goes_before_the_general_one(three):

@@ -1,4 +1,4 @@
-"""Differences of results: only what changed is said, and it turns the old into the new."""
+"""Differences of results: only what changed is reported, and it turns the old into the new."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ def relation(rows: list[tuple[str, float, float, list[float]]], err: float = 0.0
     return Relation.from_table(table, COLUMNS)
 
 
-def said(old: Relation, new: Relation) -> list[tuple[Any, ...]]:
+def reported(old: Relation, new: Relation) -> list[tuple[Any, ...]]:
     rows = difference(old, new).table.to_pylist()
     return [(row["kind"], row["k"], row["lo"], row["hi"], row["x"]) for row in rows]
 
 
-def test_nothing_is_said_of_what_stays() -> None:
+def test_nothing_is_reported_of_what_stays() -> None:
     one = relation([("a", 0, 5, [1.0, 2.0]), ("b", 0, 5, [3.0])])
-    assert said(one, one) == []
+    assert reported(one, one) == []
     cut = relation([("a", 0, 2, [1.0, 2.0]), ("a", 2, 5, [1.0, 2.0]), ("b", 0, 5, [3.0, 0.0])])
-    assert said(one, cut) == []
-    assert said(cut, one) == []
+    assert reported(one, cut) == []
+    assert reported(cut, one) == []
 
 
 def test_the_same_polynomial_about_another_reference_is_the_same() -> None:
     one = relation([("a", 1, 5, [1.0, 2.0])])
     moved = one.take(np.array([0]), ref=np.array([1_000_000]), lo=np.array([0.0]), hi=np.array([4.0]))
-    assert said(one, moved) == []
+    assert reported(one, moved) == []
 
 
-def test_a_replacement_is_said_old_first_for_its_own_range() -> None:
+def test_a_replacement_is_reported_old_first_for_its_own_range() -> None:
     old = relation([("a", 0, 10, [1.0])])
     new = relation([("a", 0, 4, [1.0]), ("a", 4, 10, [2.0])])
-    assert said(old, new) == [("-U", "a", 4.0, 10.0, [1.0]), ("+U", "a", 4.0, 10.0, [2.0])]
+    assert reported(old, new) == [("-U", "a", 4.0, 10.0, [1.0]), ("+U", "a", 4.0, 10.0, [2.0])]
 
 
 def test_insertions_and_deletions_of_ranges_keys_and_points() -> None:
     old = relation([("a", 0, 4, [1.0]), ("b", 0, 2, [5.0])])
     new = relation([("a", 0, 2, [1.0]), ("a", 6, 6, [7.0]), ("c", 1, 3, [2.0])])
-    assert said(old, new) == [
+    assert reported(old, new) == [
         ("-D", "a", 2.0, 4.0, [1.0]),
         ("+I", "a", 6.0, 6.0, [7.0]),
         ("-D", "b", 0.0, 2.0, [5.0]),
@@ -73,14 +73,14 @@ def test_insertions_and_deletions_of_ranges_keys_and_points() -> None:
 
 def test_a_bound_that_changed_is_a_change() -> None:
     rows: list[tuple[str, float, float, list[float]]] = [("a", 0, 1, [1.0])]
-    assert [row[0] for row in said(relation(rows), relation(rows, err=0.5))] == ["-U", "+U"]
+    assert [row[0] for row in reported(relation(rows), relation(rows, err=0.5))] == ["-U", "+U"]
 
 
 def test_nothing_before_and_nothing_after() -> None:
     none, one = relation([]), relation([("a", 0, 1, [1.0])])
-    assert said(none, none) == []
-    assert [row[0] for row in said(none, one)] == ["+I"]
-    assert [row[0] for row in said(one, none)] == ["-D"]
+    assert reported(none, none) == []
+    assert [row[0] for row in reported(none, one)] == ["+I"]
+    assert [row[0] for row in reported(one, none)] == ["-D"]
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Differences of tuples: applied to the old they give the new, and nothing is said of what stayed."""
+"""Differences of tuples: applied to the old they give the new, and nothing is reported of what stayed."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def test_changes_applied_to_the_old_give_the_new(old: Rows, new: Rows) -> None:
     before = None
     for row in changes:
         place = _place(row)
-        said = row["x"], row["u"], row["certainty"]
+        reported = row["x"], row["u"], row["certainty"]
         match row["kind"]:
             case "-D":
-                assert held.pop(place) == said
+                assert held.pop(place) == reported
                 assert place not in new
             case "+I":
                 assert place not in old
-                held[place] = said
+                held[place] = reported
             case "-U":
-                assert held.pop(place) == said
+                assert held.pop(place) == reported
                 assert place in new
             case "+U":
                 assert before == ("-U", place)
-                held[place] = said
+                held[place] = reported
         before = row["kind"], place
     assert held.keys() == new.keys()
     for place, (x, u, certainty) in new.items():

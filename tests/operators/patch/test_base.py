@@ -1,4 +1,4 @@
-"""Patched windows are the windows of the corrected input; what cannot be patched is told."""
+"""Patched windows are the windows of the corrected input; what cannot be patched is reported."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def revisions(
 @given(revision=revisions(), size=st.integers(1, 5))
 def test_a_patch_is_a_replay(function: str, revision: tuple, size: int) -> None:  # type: ignore[type-arg]
     pieces, first, last, new = revision
-    told = function, "x", "w", size * SECOND
-    operator = (Integral if function in ("sum", "avg") else Extremum)(*told)
-    patch = (PatchIntegral if function in ("sum", "avg") else PatchExtremum)(*told)
+    details = function, "x", "w", size * SECOND
+    operator = (Integral if function in ("sum", "avg") else Extremum)(*details)
+    patch = (PatchIntegral if function in ("sum", "avg") else PatchExtremum)(*details)
     results = operator.segments(stream(pieces))
     old, after = stream(pieces[first:last]), stream(new)
     wanted = values(operator.segments(stream([*pieces[:first], *new, *pieces[last:]])), "w", INSTANTS)
@@ -129,8 +129,8 @@ def test_tuples_replaced_at_their_instants(function: str, data: st.DataObject, s
     pieces = [(float(t), float(t), data.draw(number), 0.0) for t in range(LENGTH)]
     at = data.draw(st.integers(0, LENGTH - 1))
     new = [(float(at), float(at), data.draw(number), 0.0)]
-    told = function, "x", "w", size * SECOND
-    operator, patch = PointWindow(*told), PatchPoints(*told)
+    details = function, "x", "w", size * SECOND
+    operator, patch = PointWindow(*details), PatchPoints(*details)
     results = operator.segments(stream(pieces, points=True))
     old, after = stream(pieces[at : at + 1], points=True), stream(new, points=True)
     good = patch.check(old, after, results)
@@ -160,8 +160,8 @@ def test_bounds_of_windows_in_doubt(function: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, LENGTH - 1))
     likely = np.array([2 if t != at and data.draw(st.booleans()) else 3 for t in range(LENGTH)], np.uint8)
     new = (float(at), float(at), data.draw(number), 0.0)
-    told = function, "x", "w", size * SECOND
-    operator, patch = PointWindow(*told), PatchPoints(*told)
+    details = function, "x", "w", size * SECOND
+    operator, patch = PointWindow(*details), PatchPoints(*details)
     before, after = stream(pieces, points=True), stream([*pieces[:at], new, *pieces[at + 1 :]], points=True)
     results = operator.segments(replace(before, certainty=likely))
     held = results.ref + np.rint(results.lo * 1e6).astype(np.int64)
@@ -183,8 +183,8 @@ def test_bounds_of_windows_in_doubt(function: str, data: st.DataObject) -> None:
 def test_rounding_in_bounds_is_patched_and_added() -> None:
     pieces = [(float(t), t + 1.0, 1.0, 0.0) for t in range(LENGTH)]
     for function, size in (("sum", 2.0), ("avg", 1.0)):
-        told = function, "x", "w", 2 * SECOND
-        results, patch = Integral(*told).segments(stream(pieces)), PatchIntegral(*told)
+        details = function, "x", "w", 2 * SECOND
+        results, patch = Integral(*details).segments(stream(pieces)), PatchIntegral(*details)
         old = stream(pieces[4:5])
         new = stream([(4.0, 5.0, 3.0, 0.0)])
         largest = float(new.err["x"][0]) * (1.0 + 1e-9)
@@ -195,8 +195,11 @@ def test_rounding_in_bounds_is_patched_and_added() -> None:
 
 
 def test_an_average_of_tuples_needs_their_number() -> None:
-    told = "avg", "x", "w", 2 * SECOND
+    details = "avg", "x", "w", 2 * SECOND
     pieces = [(float(t), float(t), 1.0, 0.0) for t in range(LENGTH)]
-    results, one = PointWindow(*told).segments(stream(pieces, points=True)), stream(pieces[4:5], points=True)
+    results, one = (
+        PointWindow(*details).segments(stream(pieces, points=True)),
+        stream(pieces[4:5], points=True),
+    )
     with pytest.raises(ValueError, match="expected a count of the tuples"):
-        PatchPoints(*told).patched(PatchInput(one, one, results, AROUND))
+        PatchPoints(*details).patched(PatchInput(one, one, results, AROUND))

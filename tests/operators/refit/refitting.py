@@ -55,7 +55,7 @@ def revised(segments: SegmentBatch, result: Refitted) -> SegmentBatch:
 
 
 def wrong(tuples: pa.Table, segments: SegmentBatch, spec: FitSpec, *, asked: bool = True) -> list[str]:
-    """What is wrong with a revised model of these tuples; ``asked=False`` forgives bounds that were said to be missed."""
+    """What is wrong with a revised model of these tuples; ``asked=False`` forgives bounds that were reported to be missed."""
     found = problems(tuples, segments, spec)
     if not patches(spec):
         found = [text for text in found if "unknown drift" not in text]

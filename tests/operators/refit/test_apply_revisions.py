@@ -60,8 +60,8 @@ def test_the_corrected_history_is_what_a_plain_list_says(data: st.DataObject) ->
     found = correct(tuples, revisions)
     history, aside = plainly(as_rows(tuples, SPEC), rows)
     assert as_rows(found.tuples, SPEC) == history
-    said = found.aside.drop_columns(["reason"])
-    assert said.equals(revisions.table.take(pa.array(aside, pa.int64())))
+    reported = found.aside.drop_columns(["reason"])
+    assert reported.equals(revisions.table.take(pa.array(aside, pa.int64())))
     assert found.applied.sum() == len(revisions) - len({_element(revisions, row) for row in aside})
 
 

@@ -209,7 +209,7 @@ def test_the_order_of_revisions_of_different_tuples_makes_no_difference_to_the_t
 
 @given(st.data())
 def test_a_later_fit_goes_on_from_a_revised_end(data: st.DataObject) -> None:
-    """New tuples after a revision, stitched to the ends that it told, make a model of all of them."""
+    """New tuples after a revision, stitched to the ends that it returned, make a model of all of them."""
     spec = data.draw(revisable())
     tuples = in_order(data.draw(small_streams(late=False, holes=False)))
     fitted, _ = fit_units([tuples], spec)

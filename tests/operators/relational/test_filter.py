@@ -228,7 +228,7 @@ def test_true_changes_nothing() -> None:
     assert FilterOperator(TRUE).segments(relation) is relation
 
 
-def test_what_cannot_be_compared_is_said() -> None:
+def test_what_cannot_be_compared_is_reported() -> None:
     relation = replace(
         one_row([1.0]), columns=Columns((("k", pa.string()),), ("x",)), keys=(pa.array(["a"]),)
     )

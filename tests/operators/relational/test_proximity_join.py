@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pulse.core.expression import TRUE, And, Column, Comparison, Constant
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational import proximity_join as pair_join_module
-from pulse.operators.relational.equi_join import JoinOperator, all_pairs, common_cells, renamed
+from pulse.operators.relational.equi_join import JoinOperator, all_pairs, common_cells
 from pulse.operators.relational.proximity_join import (
     Nearness,
     PairJoin,
@@ -86,7 +86,7 @@ def test_by_hulls_as_piece_by_piece(
     left: Relation, right: Relation, reach: float, size: int, condition: Any, with_itself: bool
 ) -> None:
     if with_itself:
-        right = renamed(left, right.columns)
+        right = left.renamed(columns("S", keyed=bool(left.columns.key)))
     join = pair_join(left, right, near(reach), condition)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair_join_module, "_HULL", size)

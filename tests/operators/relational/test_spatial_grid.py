@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pulse.core.expression import TRUE
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import clip
 from pulse.operators.relational.equi_join import JoinOperator
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
 from pulse.operators.relational.spatial_grid import (
@@ -18,7 +19,6 @@ from pulse.operators.relational.spatial_grid import (
     ResolvedGrid,
     cell_place,
     cell_size,
-    clip,
     places,
     portions,
     scatter,

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError, OperatorError
-from pulse.operators.windows.on_grid import extremum_samples, integrals_samples
+from pulse.operators.windows.extremum import Extremum
+from pulse.operators.windows.integral import Integral
 from tests import naive
 from tests.operators.sampling import SECOND, relation
 
@@ -37,8 +38,16 @@ def groups(draw):
     return found
 
 
-def integral_samples(relation, function, argument, output, size, every, columns):
-    return integrals_samples(relation, function, argument, [(output, size, columns)], every)[0]
+def integral_samples(relation, function, size, every):
+    made = Integral(function, "x", "w", size).samples(relation, every)
+    assert made.columns == OUT
+    return made
+
+
+def extremum_samples(relation, function, size, every):
+    made = Extremum(function, "x", "w", size).samples(relation, every)
+    assert made.columns == OUT
+    return made
 
 
 def closing_times(rows, size, every):
@@ -61,7 +70,7 @@ def by_key_and_time(made):
 
 @given(groups(), st.integers(1, 5), st.integers(1, 3), st.sampled_from(["min", "max"]))
 def test_extrema_equal_those_of_dense_samples(found, size, every, function):
-    made = extremum_samples(relation(found), function, "x", "w", size * SECOND, every * SECOND, OUT)
+    made = extremum_samples(relation(found), function, size * SECOND, every * SECOND)
     mine = by_key_and_time(made)
     assert set(mine) == {(key, t) for key, rows in found.items() for t in closing_times(rows, size, every)}
     best = min if function == "min" else max
@@ -80,7 +89,7 @@ def test_extrema_equal_those_of_dense_samples(found, size, every, function):
 
 @given(groups(), st.integers(1, 5), st.integers(1, 3), st.sampled_from(["sum", "avg"]))
 def test_averages_and_sums_equal_exact_integrals(found, size, every, function):
-    made = integral_samples(relation(found), function, "x", "w", size * SECOND, every * SECOND, OUT)
+    made = integral_samples(relation(found), function, size * SECOND, every * SECOND)
     mine = by_key_and_time(made)
     assert set(mine) == {(key, t) for key, rows in found.items() for t in closing_times(rows, size, every)}
     for (key, t), i in mine.items():
@@ -98,12 +107,13 @@ def test_averages_and_sums_equal_exact_integrals(found, size, every, function):
 
 @given(groups(), st.lists(st.integers(1, 6), max_size=4), st.integers(1, 3))
 def test_windows_of_several_sizes_are_those_of_each(found, sizes, every):
-    orders = [(f"w{i}", size * SECOND, Columns(OUT.key, (f"w{i}",))) for i, size in enumerate(sizes)]
-    made = integrals_samples(relation(found), "avg", "x", orders, every * SECOND)
+    windows = [Integral("avg", "x", f"w{i}", size * SECOND) for i, size in enumerate(sizes)]
+    first = Integral("avg", "x", "w", SECOND)
+    made = first.samples_together(relation(found), windows, every * SECOND)
     assert len(made) == len(sizes)
-    for one, (name, size, columns) in zip(made, orders, strict=True):
-        alone = integral_samples(relation(found), "avg", "x", name, size, every * SECOND, columns)
-        assert one.columns == columns
+    for one, window in zip(made, windows, strict=True):
+        name, alone = window.output, window.samples(relation(found), every * SECOND)
+        assert one.columns == Columns(OUT.key, (name,))
         # Larger windows have the places of the smallest, absent until they are full.
         there = one.certainty > 0
         assert one.times[there].tolist() == alone.times.tolist()
@@ -114,26 +124,26 @@ def test_windows_of_several_sizes_are_those_of_each(found, sizes, every):
 
 def test_the_drift_bounds_an_average_better_than_the_error_does():
     rows = {"a": [(0, 4, [1.0], 1.0, 3), (4, 8, [1.0], 1.0, 3)]}
-    made = integral_samples(relation(rows, drift=[0.1, 0.2]), "avg", "x", "w", 4 * SECOND, 2 * SECOND, OUT)
+    made = integral_samples(relation(rows, drift=[0.1, 0.2]), "avg", 4 * SECOND, 2 * SECOND)
     np.testing.assert_allclose(made.err["w"], [0.05, 0.075, 0.075], rtol=1e-6)
-    made = integral_samples(relation(rows, drift=[0.1, np.inf]), "sum", "x", "w", 2 * SECOND, 2 * SECOND, OUT)
+    made = integral_samples(relation(rows, drift=[0.1, np.inf]), "sum", 2 * SECOND, 2 * SECOND)
     np.testing.assert_allclose(made.err["w"], [0.2, 0.2, 2.0, 2.0], rtol=1e-6)
 
 
 def test_rows_marked_as_absent_are_holes():
     rows = {"a": [(0, 4, [1.0], 0.0, 3), (4, 5, [1.0], 0.0, 0), (5, 9, [2.0], 0.0, 3)]}
     for windows, function in ((integral_samples, "avg"), (extremum_samples, "min")):
-        made = windows(relation(rows), function, "x", "w", 3 * SECOND, SECOND, OUT)
+        made = windows(relation(rows), function, 3 * SECOND, SECOND)
         assert sorted(t for _, t in by_key_and_time(made)) == [3, 4, 8, 9]
 
 
 @pytest.mark.parametrize(("windows", "function"), [(integral_samples, "avg"), (extremum_samples, "max")])
 def test_nothing_in_nothing_out(windows, function):
     columns = Columns((("id", pa.string()),), ("x",))
-    made = windows(Relation.empty(columns), function, "x", "w", SECOND, SECOND, OUT)
+    made = windows(Relation.empty(columns), function, SECOND, SECOND)
     assert len(made) == 0
     assert made.offsets.tolist() == [0]
-    made = windows(relation({"a": [(0, 4, [1.0], 0.0, 3)]}), function, "x", "w", 5 * SECOND, SECOND, OUT)
+    made = windows(relation({"a": [(0, 4, [1.0], 0.0, 3)]}), function, 5 * SECOND, SECOND)
     assert len(made) == 0
     assert made.values["w"].tolist() == []
 
@@ -141,8 +151,8 @@ def test_nothing_in_nothing_out(windows, function):
 def test_errors_say_where():
     rows = {"a": [(0, 4, [1.0], 0.0, 3), (4, 9, [1e308], 0.0, 3)]}
     with pytest.raises(DomainError, match=r"sum\(x\) over 2 s: not finite for id='a' at 1970-01-01T00:00:06"):
-        integral_samples(relation(rows), "sum", "x", "w", 2 * SECOND, SECOND, OUT)
-    with pytest.raises(OperatorError, match="sum or avg"):
-        integral_samples(relation(rows), "min", "x", "w", SECOND, SECOND, OUT)
-    with pytest.raises(OperatorError, match="min or max"):
-        extremum_samples(relation(rows), "avg", "x", "w", SECOND, SECOND, OUT)
+        integral_samples(relation(rows), "sum", 2 * SECOND, SECOND)
+    with pytest.raises(OperatorError, match="expected one of sum, avg, got 'min'"):
+        integral_samples(relation(rows), "min", SECOND, SECOND)
+    with pytest.raises(OperatorError, match="expected one of min, max, got 'avg'"):
+        extremum_samples(relation(rows), "avg", SECOND, SECOND)

@@ -20,7 +20,7 @@ from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.fit.points import APART
 from pulse.operators.output.sampling import sample
 from pulse.operators.relational.scan import Scan
-from pulse.operators.windows.tuple_window import FUNCTIONS, PointWindow
+from pulse.operators.windows.tuple_window import PointWindow
 from pulse.operators.windows.window import Window
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.validation.inversion.inverter import invert
@@ -82,7 +82,7 @@ def at_closing(made: Relation, key: str, t: int) -> list[tuple[float, float, int
     return found
 
 
-@given(rows_of(), st.sampled_from(FUNCTIONS), st.integers(1, 12))
+@given(rows_of(), st.sampled_from(PointWindow.known), st.integers(1, 12))
 def test_every_closing_time_has_the_tuples_of_its_window(rows: Rows, function: str, size: int) -> None:
     relation = points(rows)
     made = PointWindow(function, "x", "w", size).segments(relation)
@@ -100,7 +100,9 @@ def test_every_closing_time_has_the_tuples_of_its_window(rows: Rows, function: s
             )
 
 
-@given(rows_of((1, 2, 3), (0.0, 0.5)), st.sampled_from(FUNCTIONS), st.integers(1, 12), st.integers(1, 7))
+@given(
+    rows_of((1, 2, 3), (0.0, 0.5)), st.sampled_from(PointWindow.known), st.integers(1, 12), st.integers(1, 7)
+)
 def test_samples_are_the_segments_at_the_closing_times(
     rows: Rows, function: str, size: int, every: int
 ) -> None:
@@ -116,7 +118,7 @@ def test_samples_are_the_segments_at_the_closing_times(
     np.testing.assert_array_equal(straight.certainty, through.certainty[held])
 
 
-@given(rows_of((1, 2, 3), (0.0, 0.5)), st.sampled_from(FUNCTIONS), st.integers(1, 12), st.randoms())
+@given(rows_of((1, 2, 3), (0.0, 0.5)), st.sampled_from(PointWindow.known), st.integers(1, 12), st.randoms())
 def test_bounds_hold_for_every_truth(rows: Rows, function: str, size: int, random: Any) -> None:
     """A truth: each value somewhere within its bound, and of the rows that are not certain any may be missing."""
     made = PointWindow(function, "x", "w", size).segments(points(rows))
@@ -136,7 +138,7 @@ def test_bounds_hold_for_every_truth(rows: Rows, function: str, size: int, rando
             assert abs(value - want) <= err + 1e-9
 
 
-def test_uncertain_tuples_are_said() -> None:
+def test_uncertain_tuples_are_reported() -> None:
     rows: Rows = [("a", 0, 5.0, 0.0, 3), ("a", 10, 3.0, 0.0, 1), ("a", 30, 7.0, 0.0, 2)]
     made = PointWindow("sum", "x", "w", 15).segments(points(rows))
     assert [at_closing(made, "a", t) for t in (5, 12, 20, 31)] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
@@ -22,6 +22,7 @@ from pulse.stream.descriptions.description import Domain
 from pulse.stream.descriptions.value_sets import DEFINED, ValueSet
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.step_maps import Steps
+from tests.effort import examples
 
 SCHEMA = StreamSchema.of(
     key={"symbol": "string"},
@@ -43,7 +44,7 @@ def run(query, *lines, schema=SCHEMA, other=(), **asked):
     return accented(plan, logs, trace=True, **asked)
 
 
-def said(found):
+def reported(found):
     return [str(one) for one in found.passed]
 
 
@@ -73,7 +74,7 @@ def said(found):
 def test_one_accent_through_a_query(query, line, out):
     otherwise = "is left out" if query == "select symbol, size from S" or "add(bid)" in line else "is held"
     found = run(query, line)
-    assert said(found) == out
+    assert reported(found) == out
     assert found.aborted_at is None
     assert found.traces[0].outcome == ("passes" if out else otherwise)
 
@@ -81,18 +82,18 @@ def test_one_accent_through_a_query(query, line, out):
 def test_sums_and_counts_of_tuples():
     windowed = "select symbol, {}(price) as s from S[size 60 advance 10]"
     split = "2013-10-08 [[symbol = 'A', alter(price, y / 4)]]"
-    assert said(run(windowed.format("sum"), split, schema=POINTS)) == [
+    assert reported(run(windowed.format("sum"), split, schema=POINTS)) == [
         "[[symbol = 'A', alter(s, y / 4, y * 4)]]"
     ]
-    assert said(run(windowed.format("sum"), CELSIUS, schema=POINTS)) == []
-    assert said(run(windowed.format("count"), split, schema=POINTS)) == []
-    assert said(run(windowed.format("avg"), CELSIUS, schema=POINTS)) != []
+    assert reported(run(windowed.format("sum"), CELSIUS, schema=POINTS)) == []
+    assert reported(run(windowed.format("count"), split, schema=POINTS)) == []
+    assert reported(run(windowed.format("avg"), CELSIUS, schema=POINTS)) != []
 
 
 def test_a_split_of_prices_and_sizes_leaves_the_cost_alone():
     both = "2013-10-08 [[symbol = 'A', alter(size, y * 4)]]"
     found = run("select symbol, price * size as cost from S", SPLIT, both)
-    assert said(found) == [
+    assert reported(found) == [
         "[[symbol = 'A', alter(cost, y / 4, y * 4)]]",
         "[[symbol = 'A', alter(cost, y * 4, y / 4)]]",
     ]
@@ -101,28 +102,28 @@ def test_a_split_of_prices_and_sizes_leaves_the_cost_alone():
 def test_a_difference_waits_until_both_sides_have_one_scale():
     query = "select S.symbol, S.price - R.price as d from S join R on (S.symbol = R.symbol)"
     found = run(query, SPLIT)
-    assert said(found) == []
+    assert reported(found) == []
     assert "several scales at once" in str(found.traces[0].verdicts[-1])
     later = "2013-10-09 [[symbol in ('A', 'B'), alter(price, y / 4)]]"
     found = run(query, SPLIT, other=[later])
-    assert said(found) == ["[[symbol = 'A', alter(d, y / 4, y * 4)]]"]
+    assert reported(found) == ["[[symbol = 'A', alter(d, y / 4, y * 4)]]"]
     assert found.passed[0].position == parse_instant("2013-10-09")
 
 
 def test_a_union_waits_for_all_its_members():
     query = "select symbol, price from S union all select symbol, price from R"
-    assert said(run(query, SPLIT)) == []
+    assert reported(run(query, SPLIT)) == []
     found = run(query, SPLIT, other=["2013-10-09 [[true, alter(price, y / 4)]]"])
-    assert said(found) == ["[[symbol = 'A', alter(price, y / 4, y * 4)]]"]
+    assert reported(found) == ["[[symbol = 'A', alter(price, y / 4, y * 4)]]"]
 
 
 def test_a_lost_key_is_waited_for_or_aborts():
     query = "select max(price) as m from S"
     domains = {"S": Domain.of(symbol={"A", "B"})}
     other = "2013-10-09 [[symbol = 'B', alter(price, y / 4)]]"
-    assert said(run(query, SPLIT, domains=domains)) == []
+    assert reported(run(query, SPLIT, domains=domains)) == []
     found = run(query, SPLIT, other, domains=domains)
-    assert said(found) == ["[[true, alter(m, y / 4, y * 4)]]"]
+    assert reported(found) == ["[[true, alter(m, y / 4, y * 4)]]"]
     assert found.passed[0].position == parse_instant("2013-10-09")
     aborted = run(query, SPLIT, other, domains=domains, mode="abort")
     assert aborted.aborted_at == parse_instant("2013-10-08")
@@ -144,7 +145,7 @@ def test_a_drop_of_what_a_predicate_needs_aborts_and_says_who_and_why():
     ):
         assert words in found.reason
     assert found.traces[-1].outcome == "aborts"
-    assert said(run("select symbol, size from S", "2013-10-09 [[true, drop(price)]]")) == []
+    assert reported(run("select symbol, size from S", "2013-10-09 [[true, drop(price)]]")) == []
 
 
 def test_policies_per_stream_and_primitive():
@@ -182,13 +183,13 @@ def test_sliding_windows_touch_and_cover():
 
 def test_model_clauses_are_expressions():
     found = run("select symbol, price from S model S.price = S.price + S.size * t", SPLIT)
-    assert said(found) == []
+    assert reported(found) == []
     both = run(
         "select symbol, price from S model S.price = S.price + S.size * t",
         SPLIT,
         "2013-10-09 [[symbol = 'A', alter(size, y / 4)]]",
     )
-    assert said(both) == ["[[symbol = 'A', alter(price, y / 4, y * 4)]]"]
+    assert reported(both) == ["[[symbol = 'A', alter(price, y / 4, y * 4)]]"]
 
 
 def test_lines_say_what_every_operator_does():
@@ -250,7 +251,7 @@ def test_the_schema_is_one_of_arrow_types():
         "select symbol, price from S union all select symbol, price from R",
     ],
 )
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_the_short_way_and_the_long_way_agree(query, data):
     """Alter data of one kind goes one route: what comes out is what the operators pass, accent by accent."""

@@ -68,7 +68,7 @@ def test_what_only_predicates_use_is_named() -> None:
     assert tried["S"]["y"].error == pytest.approx(4.0)
 
 
-def test_a_query_without_a_bound_is_told() -> None:
+def test_a_query_without_a_bound_is_reported() -> None:
     with pytest.raises(NoBoundError, match="ERROR WITHIN"):
         for_query(Query(scan("S"), ("S.x",)))
 

@@ -74,7 +74,7 @@ def check(
     """Shake every input within its bounds: where both answers speak, they differ by no more than the bound on the true one."""
     engine = evaluation(plan, given_)
     found = invert(plan, bounds, engine.segments, split=split, volatility=volatility(seed))
-    said = values(engine.segments(plan))
+    reported = values(engine.segments(plan))
     model = interpret(plan, {name: one.stored() for name, one in given_.items()})
     for n in range(2):
         shaken = {name: one.stored(Shaking(found.get(name), seed + n)) for name, one in given_.items()}
@@ -82,7 +82,7 @@ def check(
         for key, rows in model.items():
             for t, row in rows.items():
                 # At the instant of a jump a half-open segment says what comes after it.
-                agrees = all(abs(row[name] - v) < 1e-6 for name, v in said.get((key, t), {}).items())
+                agrees = all(abs(row[name] - v) < 1e-6 for name, v in reported.get((key, t), {}).items())
                 if t in truth.get(key, {}) and agrees:
                     compare(plan, bounds, row, truth[key][t])
     return found
@@ -264,10 +264,10 @@ def test_pairs_that_are_apart_stay_apart(data: st.DataObject, seed: int, average
     found = invert(plan, {}, engine.segments)
     result = engine.segments(plan)
     some = np.flatnonzero(np.diff(result.offsets))
-    said = {tuple(column[int(g)].as_py() for column in result.keys) for g in some}
+    reported = {tuple(column[int(g)].as_py() for column in result.keys) for g in some}
     for n in range(3):
         after = set(interpret(plan, {"S": one.stored(Shaking(found["S"], seed + n))}))
-        assert after <= said
+        assert after <= reported
 
 
 def test_pairs_in_a_plane_that_lengthens_distances_may_move_less() -> None:

@@ -17,13 +17,11 @@ from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Elapsed
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import apply_updates
+from pulse.operators.data.updates import apply_updates, clip, replaced
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.output.diff import difference
-from pulse.operators.relational.spatial_grid import clip
 from pulse.validation.online.validator import Validator
 from pulse.validation.revisions.history import AcceptedTuples, History, Retention
-from pulse.validation.revisions.replay import replaced
 from tests.validation.revised_streams import (
     LINES,
     SECOND,
@@ -183,8 +181,8 @@ def test_what_is_in_force_is_near_the_corrected_truth(
             for i, name in enumerate("xy"):
                 real = truth(mine, begin + x, 2 + i, linear=way == "model")
                 if real is not None:
-                    said = sum(c * x**j for j, c in enumerate(one[name]))
-                    assert abs(said - real) <= one[f"{name}_err"] + 1e-9
+                    reported = sum(c * x**j for j, c in enumerate(one[name]))
+                    assert abs(reported - real) <= one[f"{name}_err"] + 1e-9
 
 
 # -- scenarios ----------------------------------------------------------------------------------------------
