@@ -1,8 +1,8 @@
 """Holds what is installed against the known vulnerabilities: ``python -m tests.audit``, or ``make audit``.
 
 pip-audit asks a service, PyPI's or OSV's. It takes "no vulnerability" and "nobody could be asked" for the same success; here they
-are told apart. A known vulnerability fails. What could not be learned is said and fails only with ``--strict``, for machines that
-must reach a service.
+are distinguished. A known vulnerability fails. What could not be learned is printed, and fails only with ``--strict``, for
+machines that must reach a service.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def asked(service: str) -> dict[str, Any]:
     try:
         report: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        last = (done.stderr.strip().splitlines() or ["pip-audit said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["pip-audit printed nothing"])[-1]
         raise OSError(f"{service}: {last[:300]}") from None
     return report
 

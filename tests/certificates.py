@@ -72,9 +72,9 @@ class _Found:
     def add(self, bad: Any, what: str, key: Any, at: Any, *figures: Any) -> None:
         where = np.flatnonzero(bad)
         for i in where[:3]:
-            said = ", ".join(f"{float(f[i]):.17g}" for f in figures)
+            reported = ", ".join(f"{float(f[i]):.17g}" for f in figures)
             name = self.keys[int(key[i])] if len(key) else ""
-            self.texts.append(f"{what} ({len(where)} times): key {name}, {float(at[i]):.3f} us: {said}")
+            self.texts.append(f"{what} ({len(where)} times): key {name}, {float(at[i]):.3f} us: {reported}")
 
 
 def _number_keys(tuples: pa.Table, segments: SegmentBatch, spec: FitSpec) -> tuple[list[Any], Any, Any]:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.fork_server import ForkServer
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -56,7 +58,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def fork_server() -> Iterator[ForkServer]:
+    """Executables that run Python and Pulse without loading them each time."""
+    with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The one Spark session of the test run: two cores, two shuffle partitions, no UI."""
     from pulse.runtime.spark.session import session
 
@@ -82,6 +91,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     if CLUSTER:
         running.sparkContext.addPyFile(str(archive_of_tests(folder / "tests.zip")))
+    else:
+        running.sparkContext.pythonExec = str(request.getfixturevalue("fork_server").python)
     yield running
     running.stop()
 

@@ -921,8 +921,8 @@ def run_program(
                     number[to] = max(abs(end - quotient) for end in ends) * grown + unit * abs(quotient)
                 case "COMPARE":
                     relation = (">", ">=", "=", "!=")[other % 4]
-                    told = comparison_code(number[a] - number[c], number[b] + number[d], relation)
-                    code[to] = min(told, code[other // 4])
+                    details = comparison_code(number[a] - number[c], number[b] + number[d], relation)
+                    code[to] = min(details, code[other // 4])
                 case "LOWER":
                     code[to] = min(code[a], code[b])
                 case "RAISE":

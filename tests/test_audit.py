@@ -68,8 +68,8 @@ def test_services_are_asked_one_after_the_other(
 
     monkeypatch.setattr(subprocess, "run", none)
     assert audit.main(strict=False) == 0
-    said = capsys.readouterr().out
-    assert "NOT AUDITED" in said
-    assert "pypi: ConnectionError: no route" in said
-    assert "osv: ConnectionError: no route" in said
+    reported = capsys.readouterr().out
+    assert "NOT AUDITED" in reported
+    assert "pypi: ConnectionError: no route" in reported
+    assert "osv: ConnectionError: no route" in reported
     assert audit.main(strict=True) == 1

@@ -180,13 +180,13 @@ def test_a_bound_is_kept_or_refused(seed: int) -> None:
     ):
         free = one.ask(text, possible=False).segments().column("y_err").to_pylist()
         bound = float(one.random.choice([1e-3, 0.1, 0.7, 1.5, 50.0]))
-        told, refused = answer_or_error(one, f"{text} error within {bound}", possible=False)
-        if told is None:
+        details, refused = answer_or_error(one, f"{text} error within {bound}", possible=False)
+        if details is None:
             assert max(free) > bound
             assert "y" in refused
         else:
-            assert max(told.column("y_err").to_pylist(), default=0.0) <= bound
-            assert told.column("y_err").to_pylist() == free
+            assert max(details.column("y_err").to_pylist(), default=0.0) <= bound
+            assert details.column("y_err").to_pylist() == free
 
 
 @pytest.mark.parametrize("seed", SEEDS[: len(SEEDS) // 3])
@@ -222,11 +222,11 @@ def _value(piece: dict[str, Any], t: Any) -> tuple[float, str]:
 
 def test_a_union_of_two_streams() -> None:
     one, two = case(17_001), case(17_003)
-    told = {"A": one.model, "B": two.model}
+    details = {"A": one.model, "B": two.model}
     text = (
         "select 'a' as which, k, x from A where x > 0 union all select 'b' as which, k, x from B where x > 0"
     )
-    both = pulse.Session(engine="local").sql(text, streams=told).segments()
+    both = pulse.Session(engine="local").sql(text, streams=details).segments()
     single = [_only(each) for each in (one, two)]
     assert both.num_rows == sum(single)
 

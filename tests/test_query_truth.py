@@ -66,7 +66,7 @@ class Drawn:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What a fit is told."""
+        """The options of a fit."""
         gap = {} if self.gap is None else {"max_gap": self.gap / SECOND}
         return {"key": "k", "time": "t", "model": self.kinds, **self.fit, **gap}
 

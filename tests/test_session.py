@@ -171,13 +171,13 @@ def test_it_opens_what_it_wrote(tmp_path: Path) -> None:
 
 
 def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    details: list[tuple[int, int]] = []
     local.fit(
         files(tmp_path, walk(), [1000, 2000]),
         **ASKED,
-        progress=lambda units, rows: told.append((units, rows)),
+        progress=lambda units, rows: details.append((units, rows)),
     )
-    assert told[-1] == (3, 3000)
+    assert details[-1] == (3, 3000)
 
 
 # --- append, overwrite ---
@@ -192,10 +192,10 @@ def parts_of(folder: Path) -> list[str]:
 def test_appending_equals_fitting_all_at_once(tmp_path: Path, truth: str, asked: dict[str, Any]) -> None:
     table = walk()
     paths = files(tmp_path / "in", table, [800, 1600, 2400])
-    told = {"key": "k", "time": "t", "model": {"x": truth}, **asked}
-    whole = local.fit(paths, **told).read()
+    details = {"key": "k", "time": "t", "model": {"x": truth}, **asked}
+    whole = local.fit(paths, **details).read()
     for path in paths:
-        model = local.fit(path, **told, out=tmp_path / "model", append=True)
+        model = local.fit(path, **details, out=tmp_path / "model", append=True)
     segments = model.read()
     assert certificates.problems(table, segments, spec_of(model, **asked)) == []
     assert find_overlap(segments.ranges) is None
@@ -364,7 +364,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         local.fit(whole, **ASKED, format="exel")
 
 
-def test_the_engine_may_be_said_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_may_be_reported_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PULSE_ENGINE", "local")
     assert (Session().engine, Session(engine="spark").engine) == ("local", "spark")
     monkeypatch.setenv("PULSE_ENGINE", "dask")
@@ -476,7 +476,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_said_plainly_and_nothing_is_left(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_plainly_and_nothing_is_left(small_disk: Path) -> None:
     rng = np.random.default_rng(5)
     noise = tuples(np.arange(50_000), x=rng.random(50_000))
     with pytest.raises(WriteError, match="No space left on device"):
@@ -498,7 +498,7 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
         local.fit(walk(50), **ASKED, out=tmp_path / "model")
 
 
-# -- arguments that are no query, no model, or cannot be told apart --------------------------------------------
+# -- arguments that are no query, no model, or cannot be distinguished --------------------------------------------
 
 
 @pytest.mark.parametrize("query", [None, 5, b"select x from S", ["select x from S"]])

@@ -23,14 +23,14 @@ def bench(
         else list(seconds)
     )
     names = ("precision", "recall", "certified", "observed")
-    told = {"contender": contender, "work": work, "unit": "tuples", "cpu": rounds, **more}
+    details = {"contender": contender, "work": work, "unit": "tuples", "cpu": rounds, **more}
     if accuracy is not None:
-        told["accuracy"] = dict(zip(names, accuracy, strict=True)) | {"rounding": 0.0}
+        details["accuracy"] = dict(zip(names, accuracy, strict=True)) | {"rounding": 0.0}
     return {
         "group": group,
         "name": f"test[{contender}]",
         "fullname": f"benchmarks/bench_{file}.py::test[{group}-{contender}]",
-        "extra_info": told,
+        "extra_info": details,
         "stats": {"data": rounds, "median": sorted(rounds)[len(rounds) // 2]},
     }
 

@@ -33,7 +33,7 @@ def test_a_slower_row_is_flagged_and_held_against_its_strongest_peer() -> None:
     assert "1.5× the time (1 s → 1.5 s" in change.words()
 
 
-def test_a_slower_machine_is_told_by_its_peers() -> None:
+def test_a_slower_machine_is_reported_by_its_peers() -> None:
     found = compared([bench("g", "pulse", 1.0), PEER], [bench("g", "pulse", 1.5), bench("g", "DuckDB", 7.5)])
     (change,) = found.flagged
     assert "no worse, so the machine may be the slower one" in change.words()
@@ -41,7 +41,7 @@ def test_a_slower_machine_is_told_by_its_peers() -> None:
     assert "no peer" in compared([bench("g", "pulse", 1.0)], [bench("g", "pulse", 1.5)]).flagged[0].words()
 
 
-def test_a_row_that_waited_for_a_core_is_told_by_its_cpu_time() -> None:
+def test_a_row_that_waited_for_a_core_is_reported_by_its_cpu_time() -> None:
     old, new = bench("g", "pulse", 1.0), bench("g", "pulse", 1.5)
     assert "CPU 1 s → 1.5 s;" in compared([old], [new]).flagged[0].words()
     new["extra_info"]["cpu"] = old["extra_info"]["cpu"]
@@ -93,16 +93,16 @@ def test_a_peer_that_is_slower_is_not_our_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "said"),
+    ("accuracy", "reported"),
     [
         ((0.9, 0.99, 0.5, 0.25), "precision 1 → 0.9"),
         ((1.0, 0.98, 0.5, 0.25), "recall 0.99 → 0.98"),
         ((1.0, 0.99, 0.6, 0.25), "certified error 0.5 → 0.6"),
     ],
 )
-def test_a_less_accurate_row_is_flagged(accuracy: tuple[float, float, float, float], said: str) -> None:
+def test_a_less_accurate_row_is_flagged(accuracy: tuple[float, float, float, float], reported: str) -> None:
     (change,) = compared([bench("g", "pulse", 1.0)], [bench("g", "pulse", 1.0, accuracy=accuracy)]).flagged
-    assert said in change.words()
+    assert reported in change.words()
     assert not change.slower
 
 
@@ -112,25 +112,25 @@ def test_rows_of_another_size_are_not_compared() -> None:
     assert "another size" in found.summary()
 
 
-def test_rows_that_came_and_went_are_told() -> None:
+def test_rows_that_came_and_went_are_reported() -> None:
     found = compared([bench("g", "pulse", 1.0), PEER], [PEER, bench("h", "pulse", 1.0)])
     assert [row.group for row in found.added] == ["h"]
     assert [row.contender for row in found.missing] == ["pulse"]
     assert "1 new row" in found.summary()
 
 
-def test_a_faster_row_is_told() -> None:
+def test_a_faster_row_is_reported() -> None:
     found = compared([bench("g", "pulse", 2.0)], [bench("g", "pulse", 1.0)])
     assert len(found.faster) == 1
     assert found.flagged == []
 
 
-def doctored(told: dict[str, Any], factor: float) -> dict[str, Any]:
+def doctored(details: dict[str, Any], factor: float) -> dict[str, Any]:
     """A run whose first row of Pulse took longer by a factor, in each of its rounds."""
-    told = copy.deepcopy(told)
-    first = told["benchmarks"][0]
+    details = copy.deepcopy(details)
+    first = details["benchmarks"][0]
     first["stats"]["data"] = [factor * one for one in first["stats"]["data"]]
-    return told
+    return details
 
 
 def test_the_command_fails_on_a_doctored_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,9 +140,9 @@ def test_the_command_fails_on_a_doctored_run(tmp_path: Path, capsys: pytest.Capt
     new.write_text(json.dumps(doctored(rich(), 3.0)))
     assert main([str(old), "--out", str(tmp_path / "out")]) == 0
     assert main([str(new.parent), "--compare", str(old)]) == 1
-    said = capsys.readouterr().out
-    assert "macd, 1 M ticks: pulse: 3× the time" in said
-    assert "Polars's time to ours: 10× → 3.33×: worse as well" in said
+    reported = capsys.readouterr().out
+    assert "macd, 1 M ticks: pulse: 3× the time" in reported
+    assert "Polars's time to ours: 10× → 3.33×: worse as well" in reported
     assert "1 row got worse" in (new.parent / "report.html").read_text("utf-8")
     assert "**macd, 1 M ticks: pulse: 3×" in (new.parent / "report.md").read_text("utf-8")
     assert main([str(new), "--compare", str(old), "--slower", "250"]) == 0

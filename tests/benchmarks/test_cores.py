@@ -22,20 +22,20 @@ def of_a_new_process() -> int:
 
 def test_threads_and_processes_are_kept_to_as_many_cores_and_let_go_again() -> None:
     before, arrow = os.sched_getaffinity(0), pa.cpu_count()
-    asked, told, done = threading.Event(), threading.Event(), threading.Event()
+    asked, details, done = threading.Event(), threading.Event(), threading.Event()
     seen: list[int] = []
 
     def old_thread() -> None:
         for event in (asked, done):
             event.wait()
             seen.append(here())
-            told.set()
+            details.set()
 
     thread = threading.Thread(target=old_thread)
     thread.start()
     with on_cores(1):
         asked.set()
-        told.wait()
+        details.wait()
         assert (here(), local_driver.cores(), pa.cpu_count(), of_a_new_process()) == (1, 1, 1, 1)
     done.set()
     thread.join()

@@ -41,7 +41,7 @@ def test_series_need_not_be_measured_at_the_same_places() -> None:
     assert crossover({}, {2.0: 1.0}) is None
 
 
-def test_several_crossings_are_all_told() -> None:
+def test_several_crossings_are_all_reported() -> None:
     found = crossover({1.0: 2.0, 10.0: 0.5, 100.0: 2.0}, dict.fromkeys((1.0, 10.0, 100.0), 1.0))
     assert found is not None
     assert len(found.at) == 2

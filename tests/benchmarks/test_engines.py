@@ -71,7 +71,7 @@ def test_modelling_tells_what_its_segments_do_up_to_the_key_that_is_known_least(
     assert_same(running.answering.answer, at_once(macd, segments_of(spec, table), upto))
 
 
-def test_nothing_is_told_before_every_key_is_known(macd):
+def test_nothing_is_reported_before_every_key_is_known(macd):
     running = Answering(macd, Columns.of(TRADES))
     running.take(segments_of(FitSpec.of(TRADES, error="1%"), Market("generated", 500).table), EARLIEST)
     assert running.emitted == []

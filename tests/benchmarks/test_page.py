@@ -32,14 +32,14 @@ class Balanced(HTMLParser):
         self.fetched: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
+        details = dict(attrs)
         if tag not in VOID:
             self.open.append(tag)
-        if told.get("id"):
-            self.ids.add(str(told["id"]))
+        if details.get("id"):
+            self.ids.add(str(details["id"]))
         if tag == "a":
-            self.links.add(str(told["href"]))
-        self.fetched += [str(told[name]) for name in ("src", "data") if name in told] + [tag] * (
+            self.links.add(str(details["href"]))
+        self.fetched += [str(details[name]) for name in ("src", "data") if name in details] + [tag] * (
             tag in ("link", "script")
         )
 
@@ -58,21 +58,21 @@ def looked_at(text: str) -> Balanced:
 
 
 @pytest.mark.parametrize(
-    "told", [rich(), run(), run(bench("g", "pulse", 1.0)), run(bench("g", "DuckDB", 1.0))]
+    "details", [rich(), run(), run(bench("g", "pulse", 1.0)), run(bench("g", "DuckDB", 1.0))]
 )
-def test_the_page_is_whole_and_fetches_nothing(told: dict[str, object]) -> None:
-    found = looked_at(page(run_of(told)))
+def test_the_page_is_whole_and_fetches_nothing(details: dict[str, object]) -> None:
+    found = looked_at(page(run_of(details)))
     assert found.open == []
     assert found.fetched == []
     assert {f"#{one}" for one in found.ids} >= found.links
-    assert "http" not in page(run_of(told))
+    assert "http" not in page(run_of(details))
 
 
 def test_what_benchmarks_say_is_text_not_markup() -> None:
-    told = run(
+    details = run(
         bench("a < b & <script>", "pulse", 1.0, facts={"<i>": "<b>"}), bench("a < b & <script>", "x<y", 2.0)
     )
-    text = page(run_of(told))
+    text = page(run_of(details))
     assert looked_at(text).open == []
     assert "<script>" not in text
     assert "a &lt; b" in text
@@ -81,7 +81,7 @@ def test_what_benchmarks_say_is_text_not_markup() -> None:
 def test_the_page_shows_all_there_is() -> None:
     both = compare(run_of(rich()), run_of(rich()))
     text = page(run_of(rich()), both)
-    for said in (
+    for reported in (
         "Fig. 5 i: filter",
         "cheaper from 7.61 tuples per segment",
         '<td>Numba tuples</td><td class="yes">from 7.61</td><td class="">never</td><td>≤ 10</td><td>1,050</td>',
@@ -95,7 +95,7 @@ def test_the_page_shows_all_there_is() -> None:
         "Queries of several kinds.",
         "Compared",
     ):
-        assert said in text, said
+        assert reported in text, reported
 
 
 def test_a_run_that_did_not_end_says_so() -> None:
@@ -107,16 +107,16 @@ def test_a_run_that_did_not_end_says_so() -> None:
 
 def test_aims_of_facts_are_judged_and_stand_beside_them() -> None:
     """A word is no number that could reach an aim."""
-    told = [
+    details = [
         bench("accents", name, 1.0, facts={"loss, %": loss}, aims={"loss, %": 2.0})
         for name, loss in (("pulse", 1.5), ("pulse, many", 7.25), ("pulse, few", "unknown"))
     ]
-    (said,) = (one for one in sentences(run_of(run(*told))) if "aim" in one)
-    assert said == (
+    (reported,) = (one for one in sentences(run_of(run(*details))) if "aim" in one)
+    assert reported == (
         "1 of 3 further aims reached; not: accents, pulse, many: loss, % 7.25, aim 2; "
         "accents, pulse, few: loss, % unknown, aim 2."
     )
-    assert "loss, %: 7.25 (aim: at most 2)" in markdown(run_of(run(*told)))
+    assert "loss, %: 7.25 (aim: at most 2)" in markdown(run_of(run(*details)))
     assert not any("aim" in one for one in sentences(run_of(run(bench("g", "pulse", 1.0)))))
 
 
@@ -146,8 +146,8 @@ def test_columns_without_figures_are_left_out() -> None:
 
 
 def test_ratios_of_a_figure_are_of_the_same_x() -> None:
-    told = figure("F", {"pulse": {1.0: 1e-9, 10.0: 2e-9}, "DuckDB": {1.0: 3e-9, 10.0: 10e-9}})
-    heads, cells = table(run_of(run(*told)).rows)
+    details = figure("F", {"pulse": {1.0: 1e-9, 10.0: 2e-9}, "DuckDB": {1.0: 3e-9, 10.0: 10e-9}})
+    heads, cells = table(run_of(run(*details)).rows)
     assert heads[1] == "tuples per segment"
     assert [line[6] for line in cells] == ["", "", "3×", "5×"]
 
@@ -170,10 +170,10 @@ def test_every_point_is_drawn_inside() -> None:
 
 def test_facts_are_drawn_over_x_where_they_are_above_0() -> None:
     flat = {"pulse": dict.fromkeys((0.1, 1.0, 20.0), 1e-9), "Numba tuples": {0.1: 1e-9}}
-    told = figure("Fig. 9 iii", flat, drawn=["violations"])
-    for one, violations in zip(told, (4000.0, 30.0, 0.0), strict=False):
+    details = figure("Fig. 9 iii", flat, drawn=["violations"])
+    for one, violations in zip(details, (4000.0, 30.0, 0.0), strict=False):
         one["extra_info"]["facts"] = {"violations": violations}
-    found = run_of(run(*told))
+    found = run_of(run(*details))
     looked = looks(row.contender for row in found.rows)
     drawn = fact_lines(found.rows, looked, "violations", width=350, height=280)
     assert drawn.count('class="mark') == 2
@@ -198,13 +198,13 @@ def test_ratios_are_drawn_where_there_are_two() -> None:
 
 def test_contenders_of_a_family_share_a_colour_and_differ_in_shape() -> None:
     found = looks(
-        ["DuckDB, Parquet", "pulse", "DuckDB, sorted table", "pulse, Spark", "floor: reading", "unheard of"]
+        ["DuckDB, Parquet", "pulse", "DuckDB, sorted table", "pulse, Spark", "floor: reading", "unknown"]
     )
     assert found["pulse"].colour == found["pulse, Spark"].colour == "c0"
     assert found["DuckDB, Parquet"].colour == found["DuckDB, sorted table"].colour
     assert found["DuckDB, Parquet"].shape != found["DuckDB, sorted table"].shape
     assert found["floor: reading"].colour == "c8"
-    assert found["unheard of"].colour not in ("c0", "c8")
+    assert found["unknown"].colour not in ("c0", "c8")
 
 
 @pytest.mark.parametrize(

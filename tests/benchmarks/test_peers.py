@@ -32,7 +32,7 @@ FOLLOWING = Following(reach=600.0, size=60, every=10, max_gap=60)
 
 
 def some_ticks(seed: int) -> Ticks:
-    """Several at one instant, on instants of the grid and beside, silences of many panes, a symbol heard of once."""
+    """Several at one instant, on instants of the grid and beside, silences of many panes, a symbol that reports once."""
     at = random.Random(seed)
     found: Ticks = [("once", START + 3 * SECOND, 101.0)]
     for symbol in ("a", "b", "c"):

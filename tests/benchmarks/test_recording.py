@@ -67,7 +67,7 @@ def test_an_answer_that_is_no_answer_is_refused(figures: tuple[float, ...]) -> N
         Accuracy(*figures)
 
 
-def test_rounding_is_allowed_for_where_it_is_said() -> None:
+def test_rounding_is_allowed_for_where_it_is_reported() -> None:
     assert Accuracy(1.0, 1.0, 0.1, 0.1 + 1e-9, rounding=1e-8).observed > 0.1
     assert Accuracy(1.0, 1.0, 0.0, 0.0) == exact()
 

@@ -91,11 +91,11 @@ def ran(folder: Path, *arguments: str, **files: str) -> tuple[int, str, Run]:
         "-p",
         "no:cacheprovider",
     ]
-    told = {
+    details = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PULSE_BENCH"))
     }
     done = subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, cwd=folder, env=told | chosen
+        [*command, *arguments], capture_output=True, text=True, cwd=folder, env=details | chosen
     )
     (file,) = folder.glob(".benchmarks/2*/run.json")
     return done.returncode, done.stdout + done.stderr, read(file)
@@ -105,14 +105,14 @@ def texts(folder: Path) -> list[str]:
     return [path.read_text("utf-8") for path in sorted(folder.glob(".benchmarks/latest/report.*"))]
 
 
-def test_what_fails_has_no_row_and_is_told(tmp_path: Path) -> None:
-    code, said, run = ran(tmp_path, a_good=GOOD, b_bad=BAD, c_unreadable=UNREADABLE)
+def test_what_fails_has_no_row_and_is_reported(tmp_path: Path) -> None:
+    code, reported, run = ran(tmp_path, a_good=GOOD, b_bad=BAD, c_unreadable=UNREADABLE)
     assert code == 1
     assert [row.contender for row in run.rows] == ["pulse", "DuckDB"]
     assert run.complete
     failures = {one["name"]: one["message"] for one in run.failures}
     assert len(failures) == len(run.failures) == 5
-    told = "\n".join(f"{name}: {message}" for name, message in failures.items())
+    details = "\n".join(f"{name}: {message}" for name, message in failures.items())
     for part in (
         "test_wrong_answer: ValueError: the answer is off by 0.5, but certifies 0",
         "test_failing_after_it_was_timed: assert 1 == 2",
@@ -120,13 +120,13 @@ def test_what_fails_has_no_row_and_is_told(tmp_path: Path) -> None:
         "test_unjudged has no row: time it with pulse.benchmarks.recording.record()",
         "bench_c_unreadable.py (while it was read): ",
     ):
-        assert part in told
+        assert part in details
     assert [one["message"] for one in run.skipped] == ["no data"]
     assert run.chapters["a_good"] == "Good ones, in one file."
     assert len(run.apart["waiting"]) == 2
     assert {"processor", "memory", "load at the start", "load at the end", "packages"} <= set(run.facts)
     page, text = texts(tmp_path)
-    for written in (page, text, said):
+    for written in (page, text, reported):
         assert "5 benchmarks failed" in written
         assert "DuckDB" in written
     assert "Polars" not in page + text
@@ -158,14 +158,14 @@ def test_a_run_is_compared_with_an_earlier_one(tmp_path: Path) -> None:
     assert code == 0
     (folder,) = tmp_path.glob(".benchmarks/2*")
     earlier = tmp_path / "earlier.json"
-    told: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    details: dict[str, Any] = json.loads((folder / "run.json").read_text())
     for name in list(folder.iterdir()):
         name.unlink()
     folder.rmdir()
-    earlier.write_text(json.dumps(doctored(told, 1e-3)))
-    code, said, run = ran(tmp_path, "--pulse-compare", str(earlier))
+    earlier.write_text(json.dumps(doctored(details, 1e-3)))
+    code, reported, run = ran(tmp_path, "--pulse-compare", str(earlier))
     assert code == 1
-    assert "of 1 row of Pulse 1 slower or less accurate" in said
+    assert "of 1 row of Pulse 1 slower or less accurate" in reported
     assert len(run.rows) == 2
     assert "1 row got worse" in texts(tmp_path)[0]
 
@@ -194,17 +194,18 @@ def test_elsewhere(benchmark):
 def test_what_hangs_fails_and_the_others_run(tmp_path: Path) -> None:
     code, _, run = ran(tmp_path, a_hanging=HANGING, b_good=GOOD, PULSE_BENCH_LIMIT="0.5")
     assert code == 1
-    told = "\n".join(f"{one['name']}: {one['message']}" for one in run.failures)
-    assert "test_that_hangs: TimeoutError: not done after 0.5 s" in told
+    details = "\n".join(f"{one['name']}: {one['message']}" for one in run.failures)
+    assert "test_that_hangs: TimeoutError: not done after 0.5 s" in details
     assert (
-        "test_elsewhere: RuntimeError: An exception was thrown from the worker: ValueError: no room" in told
+        "test_elsewhere: RuntimeError: An exception was thrown from the worker: ValueError: no room"
+        in details
     )
     assert [row.contender for row in run.rows] == ["pulse", "DuckDB"]
 
 
 def test_progress_says_what_runs_and_what_remains(tmp_path: Path) -> None:
-    _, said, _ = ran(tmp_path, a_good=GOOD, b_good=GOOD)
-    lines = [line for line in said.splitlines() if line.startswith("[")]
+    _, reported, _ = ran(tmp_path, a_good=GOOD, b_good=GOOD)
+    lines = [line for line in reported.splitlines() if line.startswith("[")]
     assert [line.partition("] ")[2] for line in lines] == [
         "0 of 4 done, now a_good (2 left in it), then b_good",
         "2 of 4 done, now b_good (2 left in it)",

@@ -43,7 +43,7 @@ def some_vessels() -> Reports:
     return sorted(found, key=lambda one: one[1])
 
 
-def told(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
+def details(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
     """Rows in order, times as microseconds."""
     t = table.column("t").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
     return sorted(
@@ -56,9 +56,9 @@ def test_streaming(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     oracles.write_ticks(ticks, tmp_path / "in" / "ticks.parquet")
     peer = Streaming(spark, ticks=tmp_path / "in")
-    above = told(peer.collect(peer.above(Above(level=100.0))), "symbol", "t", "price")
+    above = details(peer.collect(peer.above(Above(level=100.0))), "symbol", "t", "price")
     assert above == sorted(one for one in ticks if one[2] > 100.0)
-    lows = told(peer.collect(peer.minimum(MINIMUM)), "symbol", "t", "low")
+    lows = details(peer.collect(peer.minimum(MINIMUM)), "symbol", "t", "low")
     latest, size = max(t for _, t, _ in ticks), MINIMUM.size * SECOND
     closings = range(START, latest + 1, MINIMUM.advance * SECOND)
     expected = {
@@ -87,14 +87,16 @@ def test_spark_sql(spark: Any, tmp_path: Path, load: bool) -> None:
     following = Following(reach=600.0, size=60, every=10, max_gap=20)
     expected = {key: diff for key, diff in oracles.macd(ticks, macd).items() if abs(diff) > 1e-7}
     found = {
-        (s, t): diff for s, t, diff in told(peer.macd(macd).toArrow(), "symbol", "t", "diff") if diff > 1e-7
+        (s, t): diff
+        for s, t, diff in details(peer.macd(macd).toArrow(), "symbol", "t", "diff")
+        if diff > 1e-7
     }
     assert found == pytest.approx({key: diff for key, diff in expected.items() if diff > 0}, abs=1e-7)
-    lows = {(s, t): low for s, t, low in told(peer.minimum(MINIMUM).toArrow(), "symbol", "t", "low")}
+    lows = {(s, t): low for s, t, low in details(peer.minimum(MINIMUM).toArrow(), "symbol", "t", "low")}
     assert lows == oracles.minimum(ticks, MINIMUM)
-    assert set(told(peer.near(near).toArrow(), "id1", "id2", "t")) == oracles.near(vessels, near)
+    assert set(details(peer.near(near).toArrow(), "id1", "id2", "t")) == oracles.near(vessels, near)
     means = {
-        (a, b, t): m for a, b, t, m in told(peer.following(following).toArrow(), "id1", "id2", "t", "mean")
+        (a, b, t): m for a, b, t, m in details(peer.following(following).toArrow(), "id1", "id2", "t", "mean")
     }
     assert means == pytest.approx(oracles.following(vessels, following))
     peer.close()

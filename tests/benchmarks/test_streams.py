@@ -98,7 +98,7 @@ def followings(key, t, x, y, asked):
 def assert_same(columns, expected):
     *names, value = columns
     found = dict(zip(zip(*(c.tolist() for c in names), strict=True), value.tolist(), strict=True))
-    assert len(found) == len(value)  # told once
+    assert len(found) == len(value)  # reported once
     assert found.keys() == expected.keys()
     np.testing.assert_allclose([found[k] for k in expected], list(expected.values()), rtol=1e-9, atol=1e-9)
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_asked():
 # -- DuckDB -------------------------------------------------------------------------------------------------------
 
 
-def told(operator, table, batches):
+def details(operator, table, batches):
     for a, b in parts(table.num_rows, batches):
         operator.push(table.slice(a, b - a))
     return operator.emitted
@@ -168,7 +168,7 @@ def in_seconds(t):
 def test_minimum_in_duckdb(seed):
     rng, key, t = stream(seed, 200, 3, SECOND // 2)
     x = rng.normal(size=200)
-    found = told(DuckMinimum(MINIMUM), pa.table({"key": key, "t": t, "x": x}), 7)
+    found = details(DuckMinimum(MINIMUM), pa.table({"key": key, "t": t, "x": x}), 7)
     expected = {k: low for k, low in lows(key, t, x, MINIMUM).items() if np.isfinite(low)}
     given_ = [found[name].to_numpy() for name in ("key", "t", "value")]
     # Windows without tuples in one of their panes have no row here.
@@ -182,7 +182,7 @@ def test_macd_in_duckdb(seed):
     rng, key, t = stream(seed, 200, 3, SECOND)
     price = np.round(50 + rng.normal(size=200), 2)
     table = pa.table({"symbol": pa.array(key).cast(pa.string()), "t": in_seconds(t), "price": price})
-    found = told(DuckMacd(MACD), table, 7)
+    found = details(DuckMacd(MACD), table, 7)
     found = found.filter(pa.compute.greater(found["diff"], EQUAL))
     columns = (found["symbol"].cast(pa.int64()), found["t"].cast(pa.int64()), found["diff"])
     assert_same([column.to_numpy() for column in columns], macds(key, t, price, MACD))
@@ -194,7 +194,7 @@ def test_following_in_duckdb(seed):
     # No two at one instant: the last of them would have to come in time.
     t = np.maximum.accumulate(t + np.arange(200))
     x, y = np.cumsum(rng.normal(0, 8, (2, 200)), axis=1)
-    found = told(DuckFollowing(FOLLOWING), pa.table({"id": key, "t": in_seconds(t), "x": x, "y": y}), 7)
+    found = details(DuckFollowing(FOLLOWING), pa.table({"id": key, "t": in_seconds(t), "x": x, "y": y}), 7)
     columns = (found["id1"], found["id2"], found["t"].cast(pa.int64()), found["mean"])
     expected = followings(key, t, x, y, FOLLOWING)
     assert expected

@@ -133,8 +133,8 @@ class Cluster:
     def state(self) -> dict[str, Any]:
         """What the master says of its workers and applications."""
         with urllib.request.urlopen(f"{self.ui}/json/", timeout=10) as answer:
-            told: dict[str, Any] = json.load(answer)
-        return told
+            details: dict[str, Any] = json.load(answer)
+        return details
 
     def alive(self) -> int:
         """How many workers the master believes to be there."""

@@ -23,8 +23,8 @@ from tests.cluster.test_shipped import where
 
 with pulse.Session(**{"spark.executor.memory": "1g", "spark.sql.shuffle.partitions": 2}) as session:
     session.spark.sparkContext.addPyFile(sys.argv[1])
-    rows = session.spark.range(0, 2, 1, 2).mapInArrow(where, "told string").collect()
-    print(session.spark.sparkContext.master, *(row.told for row in rows), sep="\\n")
+    rows = session.spark.range(0, 2, 1, 2).mapInArrow(where, "reported string").collect()
+    print(session.spark.sparkContext.master, *(row.reported for row in rows), sep="\\n")
     model = session.fit(sys.argv[2], key="k", time="t", model={"x": "step"}, error=0.5, out=sys.argv[3])
     print(model.manifest.segments)
 """
@@ -52,27 +52,27 @@ def ran(command: list[str], folder: Path, **environment: str) -> list[str]:
 
 
 def test_a_program_that_says_nothing_of_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    master, *told = ran([sys.executable], tmp_path)
+    master, *details = ran([sys.executable], tmp_path)
     assert master == cluster.url
-    for one in map(json.loads, told):
+    for one in map(json.loads, details):
         assert one["python"] == str(cluster.folder / "python")
 
 
 def test_a_program_that_is_submitted(cluster: Cluster, tmp_path: Path) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-    master, *told = ran(
+    master, *details = ran(
         [submit, "--master", cluster.url], tmp_path, PULSE_MASTER="", PYSPARK_DRIVER_PYTHON=sys.executable
     )
     assert master == cluster.url
-    assert len(told) == 2
+    assert len(details) == 2
 
 
 def test_an_environment_is_all_that_workers_need(cluster: Cluster, tmp_path: Path) -> None:
     """Packages and kernels come out of the archive, which each executor has unpacked for itself."""
     archive = shipping.pack_environment(tmp_path / "pulse.tar.gz")
-    master, *told = ran([sys.executable], tmp_path, PULSE_ENVIRONMENT=str(archive), PYSPARK_PYTHON="")
+    master, *details = ran([sys.executable], tmp_path, PULSE_ENVIRONMENT=str(archive), PYSPARK_PYTHON="")
     assert master == cluster.url
-    for one in map(json.loads, told):
+    for one in map(json.loads, details):
         assert one["python"] == sys.base_prefix  # the machine's own, without this checkout's packages
         assert Path(one["numpy"]).is_relative_to(Path(one["folder"]) / shipping.UNPACKED / "packages")
         assert one["cache"] == str(Path(one["folder"]) / shipping.UNPACKED / "cache")

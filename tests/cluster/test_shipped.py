@@ -26,7 +26,7 @@ def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         arithmetic.evaluate(np.array([[1.0, 2.0]]), 3.0)
         hits = sum(arithmetic._evaluate._dispatcher.stats.cache_hits.values())
-        told = {
+        details = {
             "python": sys.prefix,
             "pulse": pulse.__file__,
             "numpy": np.__file__,
@@ -34,15 +34,16 @@ def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             "cache": os.environ.get("PULSE_CACHE_DIR"),
             "hits": hits,
         }
-        yield pa.record_batch({"told": [json.dumps(told)]})
+        yield pa.record_batch({"details": [json.dumps(details)]})
 
 
 def test_workers_import_what_was_shipped(spark: SparkSession, cluster: Cluster) -> None:
-    told = [
-        json.loads(row.told) for row in spark.range(0, 4, 1, 4).mapInArrow(where, "told string").collect()
+    details = [
+        json.loads(row.details)
+        for row in spark.range(0, 4, 1, 4).mapInArrow(where, "details string").collect()
     ]
-    assert len(told) == 4
-    for one in told:
+    assert len(details) == 4
+    for one in details:
         assert one["python"] == str(cluster.folder / "python")
         assert Path(one["folder"]).is_relative_to(cluster.folder)
         shipped = Path(one["folder"], one["pulse"])

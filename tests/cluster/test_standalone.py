@@ -33,9 +33,9 @@ def test_an_interrupt_ends_all_of_it() -> None:
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        said = process.stderr.readline()  # once the worker is registered
-        found = re.search(r"(spark://127\.0\.0\.1:\d+), 1 workers, logs in (\S+)", said)
-        assert found, said + process.stderr.read()
+        reported = process.stderr.readline()  # once the worker is registered
+        found = re.search(r"(spark://127\.0\.0\.1:\d+), 1 workers, logs in (\S+)", reported)
+        assert found, reported + process.stderr.read()
         running = Cluster.running_in(found[2])
         assert running.url == found[1]
         assert running.alive() == len(running.workers) == 1
@@ -48,7 +48,7 @@ def test_an_interrupt_ends_all_of_it() -> None:
     assert not Path(found[2]).exists()
 
 
-def test_what_does_not_start_is_told_of_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_start_is_reported_of_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standalone, "bare_python", lambda folder: sys.executable)
     with (
         pytest.raises(ClusterError, match=r"worker-1 ended:\n(.*\n)*.*Amount of memory"),

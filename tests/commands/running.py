@@ -35,10 +35,10 @@ def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return command
 
 
-def refused(done: Done, said: str) -> None:
+def refused(done: Done, reported: str) -> None:
     """A message and exit code 2, nothing else."""
     assert done.code == 2
     assert done.out == ""
     assert done.err.startswith("pulse: ")
-    assert said in done.err
+    assert reported in done.err
     assert "Traceback" not in done.err

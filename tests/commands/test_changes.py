@@ -1,4 +1,4 @@
-"""``pulse changes``: what a job has said, for people and for programs, and no more of it than is asked for."""
+"""``pulse changes``: what a job has emitted, for people and for programs, and no more of it than is asked for."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.runtime.jobs.test_result_log import rows, written
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Path:
+def reported(tmp_path: Path) -> Path:
     """Six batches: a, then b with a row each, and of a the middle is replaced."""
     first = [rows(("+I", 10 * i, 10 * i + 10), key=key) for i in range(2) for key in ("a", "b")]
     replaced = rows(("-U", 2, 4), ("+U", 2, 4))
     return written(tmp_path / "out", *first, replaced, rows(("-D", 10, 20), key="b"))
 
 
-def test_changes_in_order(run: Run, said: Path) -> None:
-    done = run("changes", said)
+def test_changes_in_order(run: Run, reported: Path) -> None:
+    done = run("changes", reported)
     lines = done.out.splitlines()
     assert lines[0].split() == ["kind", "id", "begin", "end", "x", "x_err", "certainty", "now", "batch"]
     assert lines[1].split()[:8] == ["+I", "a", "1970-01-01", "00:00:00", "1970-01-01", "00:00:10", "1", "0.1"]
@@ -31,8 +31,8 @@ def test_changes_in_order(run: Run, said: Path) -> None:
     assert (done.code, done.err) == (0, "")
 
 
-def test_what_holds(run: Run, said: Path) -> None:
-    lines = run("changes", said, "--holds").out.splitlines()
+def test_what_holds(run: Run, reported: Path) -> None:
+    lines = run("changes", reported, "--holds").out.splitlines()
     assert [tuple(line.split()[i] for i in (0, 2, 4)) for line in lines[1:-1]] == [
         ("a", "00:00:00", "00:00:02"),
         ("a", "00:00:02", "00:00:04"),
@@ -41,29 +41,31 @@ def test_what_holds(run: Run, said: Path) -> None:
         ("b", "00:00:00", "00:00:10"),
     ]
     assert lines[-1] == "5 rows hold"
-    lines = run("changes", said, "--holds", "--from", "1970-01-01 00:00:12", "--to", "1970-01-01 00:01").out
+    lines = run(
+        "changes", reported, "--holds", "--from", "1970-01-01 00:00:12", "--to", "1970-01-01 00:01"
+    ).out
     assert lines.splitlines()[-1] == "1 row holds"
 
 
-def test_first_and_last(run: Run, said: Path) -> None:
-    lines = run("changes", said, "--limit", "2").out.splitlines()
+def test_first_and_last(run: Run, reported: Path) -> None:
+    lines = run("changes", reported, "--limit", "2").out.splitlines()
     assert (len(lines), lines[-1]) == (4, "… more rows; --limit 4 shows more")
-    lines = run("changes", said, "--limit", "2", "--last").out.splitlines()
+    lines = run("changes", reported, "--limit", "2", "--last").out.splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == ["+U", "-D"]
     assert lines[-1] == "… earlier rows; --limit 4 shows more"
-    lines = run("changes", said, "--limit", "7", "--last").out.splitlines()
+    lines = run("changes", reported, "--limit", "7", "--last").out.splitlines()
     assert lines[-1] == "7 rows in all"
 
 
-def test_a_stretch_of_time(run: Run, said: Path) -> None:
-    lines = run("changes", said, "--from", "1970-01-01 00:00:10").out.splitlines()
+def test_a_stretch_of_time(run: Run, reported: Path) -> None:
+    lines = run("changes", reported, "--from", "1970-01-01 00:00:10").out.splitlines()
     assert [line.split()[1] for line in lines[1:-1]] == ["a", "b", "b"]
-    refused(run("changes", said, "--from", "noon"), "cannot read 'noon' as a point in time")
+    refused(run("changes", reported, "--from", "noon"), "cannot read 'noon' as a point in time")
 
 
-def test_for_programs(run: Run, said: Path) -> None:
+def test_for_programs(run: Run, reported: Path) -> None:
     """All rows, or as many as are asked for, as they are stored."""
-    found = [json.loads(line) for line in run("changes", said, "--json").out.splitlines()]
+    found = [json.loads(line) for line in run("changes", reported, "--json").out.splitlines()]
     assert len(found) == 7
     assert found[0] == {
         "id": "a",
@@ -80,16 +82,17 @@ def test_for_programs(run: Run, said: Path) -> None:
         "begin": "1970-01-01T00:00:00.000000Z",
         "end": "1970-01-01T00:00:10.000000Z",
     }
-    assert len(run("changes", said, "--json", "--limit", "3").out.splitlines()) == 3
+    assert len(run("changes", reported, "--json", "--limit", "3").out.splitlines()) == 3
     last = [
-        json.loads(line) for line in run("changes", said, "--json", "--limit", "2", "--last").out.splitlines()
+        json.loads(line)
+        for line in run("changes", reported, "--json", "--limit", "2", "--last").out.splitlines()
     ]
     assert [one["kind"] for one in last] == ["+U", "-D"]
-    held = [json.loads(line) for line in run("changes", said, "--json", "--holds").out.splitlines()]
+    held = [json.loads(line) for line in run("changes", reported, "--json", "--holds").out.splitlines()]
     assert (len(held), "kind" in held[0]) == (5, False)
 
 
-def test_no_more_is_read_than_is_shown(run: Run, said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_read_than_is_shown(run: Run, reported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     pieces = result_log.pieces
 
@@ -98,10 +101,10 @@ def test_no_more_is_read_than_is_shown(run: Run, said: Path, monkeypatch: pytest
         return pieces(file, batch, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(result_log, "pieces", counted)
-    run("changes", said, "--limit", "1")
+    run("changes", reported, "--limit", "1")
     assert read == [0, 1]  # one more row tells whether there are more
     read.clear()
-    run("changes", said, "--limit", "1", "--last")
+    run("changes", reported, "--limit", "1", "--last")
     assert read == [5, 4]
 
 
@@ -116,7 +119,7 @@ def test_curves_and_years(run: Run, tmp_path: Path) -> None:
     assert json.loads(run("changes", tmp_path / "out", "--json").out)["ref"].startswith("33658-")
 
 
-def test_a_job_that_has_said_nothing(run: Run, tmp_path: Path) -> None:
+def test_a_job_that_has_reported_nothing(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text(
         'query = "select id, x from S"\n[streams.S]\nsource = "files"\npath = "in"\nkey = "id"\ntime = "t"\n'

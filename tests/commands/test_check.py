@@ -150,7 +150,7 @@ def test_a_query_that_ends_shows_what_came_before_and_the_error(
     assert "the policy is to stop" in stopped.err
 
 
-def test_what_is_wrong_is_said(run: Run, model: Model, log: Path) -> None:
+def test_what_is_wrong_is_reported(run: Run, model: Model, log: Path) -> None:
     stream = ("--stream", f"S={model.path}")
     refused(
         run("check", MACD, *stream, *WINDOWS, "--accents", log.with_name("gone")),

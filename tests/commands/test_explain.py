@@ -35,7 +35,7 @@ def test_parameters_may_stay_open(run: Run, models: dict[str, Model], tmp_path: 
     assert "over 12 s" in bound.out
 
 
-def test_what_is_shuffled_is_said(run: Run, models: dict[str, Model]) -> None:
+def test_what_is_shuffled_is_reported(run: Run, models: dict[str, Model]) -> None:
     done = run("explain", COLLISION, "--stream", f"V={models['V'].path}", "--param", "c=60")
     assert done.code == 0
     assert "takes shuffled input: 1 by time and (R.x, R.y) in buckets of" in done.out
@@ -43,7 +43,7 @@ def test_what_is_shuffled_is_said(run: Run, models: dict[str, Model]) -> None:
     assert "1: reads S; no exchange" in plain.out
 
 
-def test_what_is_wrong_is_said(run: Run, models: dict[str, Model]) -> None:
+def test_what_is_wrong_is_reported(run: Run, models: dict[str, Model]) -> None:
     stream = ("--stream", f"S={models['S'].path}")
     refused(run("explain", "select cost from S", *stream), "there is no column 'cost'")
     refused(run("explain", "@gone.sql", *stream), "cannot read the query")

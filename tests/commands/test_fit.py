@@ -82,7 +82,7 @@ def test_ticks(run: Run, tmp_path: Path, ticks_file: Path, option: str, bound: s
     model = Model(tmp_path / "prices")
     assert certificates.problems(ticks(), model.read(), spec_of(model, **{option: bound})) == []
     assert f"asked     {option} {bound} on price" in done.out
-    for said in (
+    for reported in (
         "2,000 tuples in",
         "tuples per segment",
         "before (its columns),",
@@ -90,7 +90,7 @@ def test_ticks(run: Run, tmp_path: Path, ticks_file: Path, option: str, bound: s
         "achieved  price: error",
         "written to",
     ):
-        assert said in done.out
+        assert reported in done.out
 
 
 def test_rooms(run: Run, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_rooms(run: Run, tmp_path: Path) -> None:
     assert "max gap 2 h" in done.out
 
 
-def test_positions_in_degrees_are_said_to_be_projected_by_a_format(run: Run, tmp_path: Path) -> None:
+def test_positions_in_degrees_are_reported_to_be_projected_by_a_format(run: Run, tmp_path: Path) -> None:
     times = pa.array([0, 1], pa.timestamp("us"))
     reports = pa.table({"mmsi": [1, 1], "t": times, "LAT": [1.0, 1.1], "LON": [2.0, 2.1]})
     pq.write_table(reports, tmp_path / "ais.parquet")
@@ -173,10 +173,10 @@ def test_spark_from_the_shell(tmp_path: Path, ticks_file: Path) -> None:
         capture_output=True, text=True, check=False, cwd=ROOT, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["tuples"], told["out"]) == (2000, str(tmp_path / "prices"))
+    details = json.loads(done.stdout)
+    assert (details["tuples"], details["out"]) == (2000, str(tmp_path / "prices"))
     model = Model(tmp_path / "prices")
-    assert told["segments"] == model.manifest.segments
+    assert details["segments"] == model.manifest.segments
     assert certificates.problems(ticks(), model.read(), spec_of(model, error="0.05%")) == []
 
 
@@ -189,9 +189,9 @@ def test_a_bound_each_several_files_and_a_pattern(run: Run, tmp_path: Path, tick
         asked = ("--error", "price=0.05%", "--degree", "auto", "--out", tmp_path / f"out{n}", "--json")
         done = run("fit", *given, *TICKS, *asked, *LOCAL)
         assert done.code == 0
-        told = json.loads(done.out)
-        assert (told["tuples"], len(told["sources"])) == (2000, 2)
-        assert told["fit"]["error"] == {"price": str(Relative(0.05))}
+        details = json.loads(done.out)
+        assert (details["tuples"], len(details["sources"])) == (2000, 2)
+        assert details["fit"]["error"] == {"price": str(Relative(0.05))}
 
 
 def test_append_and_overwrite(run: Run, tmp_path: Path) -> None:
@@ -209,16 +209,16 @@ def test_append_and_overwrite(run: Run, tmp_path: Path) -> None:
 # --- what goes wrong: exit code 2, one message, nothing half-written ---
 
 
-def refused(done: Done, said: str) -> None:
+def refused(done: Done, reported: str) -> None:
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("pulse: ")
-    assert said in done.err
+    assert reported in done.err
     assert "Traceback" not in done.err
     assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "reported"),
     [
         (["--key", "ticker"], "there is no column 'ticker'; There are: 'symbol', 't', 'venue', 'price'"),
         (["--key", "symbl"], "did you mean 'symbol'?"),
@@ -243,7 +243,7 @@ def refused(done: Done, said: str) -> None:
         (["--append", "--overwrite"], "exclude each other"),
     ],
 )
-def test_bad_options(run: Run, tmp_path: Path, ticks_file: Path, changed: list[str], said: str) -> None:
+def test_bad_options(run: Run, tmp_path: Path, ticks_file: Path, changed: list[str], reported: str) -> None:
     given = {
         "--key": "symbol",
         "--time": "t",
@@ -255,7 +255,7 @@ def test_bad_options(run: Run, tmp_path: Path, ticks_file: Path, changed: list[s
     rest = [one for one in changed if one not in flags]
     given |= dict(zip(rest[::2], rest[1::2], strict=True))
     options = [word for pair in given.items() for word in pair]
-    refused(run("fit", ticks_file, *options, *flags, "--out", tmp_path / "prices"), said)
+    refused(run("fit", ticks_file, *options, *flags, "--out", tmp_path / "prices"), reported)
     assert left(tmp_path) == ["ticks.parquet"]
 
 
@@ -275,7 +275,7 @@ def test_missing_options_are_usage_errors(run: Run, ticks_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "reported"),
     [
         ("empty.csv", b"", "empty.csv"),
         ("header.csv", b"symbol,t,price\n", "holds no rows"),
@@ -289,9 +289,9 @@ def test_missing_options_are_usage_errors(run: Run, ticks_file: Path) -> None:
         ("empty.parquet", b"", "empty.parquet"),
     ],
 )
-def test_bad_files(run: Run, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_bad_files(run: Run, tmp_path: Path, name: str, content: bytes, reported: str) -> None:
     (tmp_path / name).write_bytes(content)
-    refused(run("fit", tmp_path / name, *TICKS, "--error", 1, "--out", tmp_path / "prices", *LOCAL), said)
+    refused(run("fit", tmp_path / name, *TICKS, "--error", 1, "--out", tmp_path / "prices", *LOCAL), reported)
     assert left(tmp_path) == [name]
 
 

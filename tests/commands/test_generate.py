@@ -40,11 +40,11 @@ def test_a_seed_decides_all(tmp_path: Path) -> None:
 
 
 def test_json_tells_the_knobs(tmp_path: Path) -> None:
-    said = json.loads(
+    reported = json.loads(
         run("objects", "--rows", "10", "--knob", "objects=3", "--json", "--out", str(tmp_path / "o"))
     )
-    assert said["rows"] == 10
-    assert said["knobs"]["objects"] == 3
+    assert reported["rows"] == 10
+    assert reported["knobs"]["objects"] == 3
 
 
 def test_the_log_of_accents(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_the_log_of_accents(tmp_path: Path) -> None:
         tmp_path / "units.log",
         ["sensors", "--rows", "2k", "--knob", "sensors=4", "--knob", "switch=1"],
     )
-    said = run(*asked, "--knob", "fahrenheit=0.5", "--out", str(tmp_path / "s"), "--accents", str(log))
-    assert said.splitlines()[-1] == f"2 accents in {log}"
+    reported = run(*asked, "--knob", "fahrenheit=0.5", "--out", str(tmp_path / "s"), "--accents", str(log))
+    assert reported.splitlines()[-1] == f"2 accents in {log}"
     assert [line.split(maxsplit=1)[0] for line in log.read_text().splitlines()] == [
         "2024-01-01T01:00:00.000000Z",
         "2024-01-01T02:00:00.000000Z",

@@ -35,13 +35,13 @@ pytestmark = pytest.mark.usefixtures("logging_as_before")
 def test_every_command_is_in_a_group(run: Run) -> None:
     names = [name for group in GROUPS.values() for name in group]
     assert sorted(names) == sorted(get_command(cli.app).commands)  # type: ignore[attr-defined]
-    said = run("--help").out
-    assert [said.index(f"\n{title}:\n") for title in GROUPS] == sorted(
-        said.index(f"\n{title}:\n") for title in GROUPS
+    reported = run("--help").out
+    assert [reported.index(f"\n{title}:\n") for title in GROUPS] == sorted(
+        reported.index(f"\n{title}:\n") for title in GROUPS
     )
-    assert "More:" not in said
+    assert "More:" not in reported
     for code in ("0 ", "1 ", "2 ", "130", "141"):
-        assert f"\n    {code}  " in said
+        assert f"\n    {code}  " in reported
 
 
 def _commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -226,5 +226,5 @@ def test_a_reader_that_goes_away_is_no_error_to_speak_of(stored: Model) -> None:
         assert running.stderr is not None
         assert running.stdout.readline().split()[:2] == [b"t", b"symbol"]
         running.stdout.close()
-        said = running.stderr.read()
-        assert (running.wait(60), said) == (141, b"")
+        reported = running.stderr.read()
+        assert (running.wait(60), reported) == (141, b"")

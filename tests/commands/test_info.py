@@ -50,7 +50,7 @@ def test_for_people(stored: Model) -> None:
     lines = output.splitlines()
     assert lines[0].startswith("stream    key k: string; time t; modelled x: step")
     assert "asked     error 1% on x, drift 2 on x, degree auto, max gap 1 h" in lines
-    for said in (
+    for reported in (
         "5 tuples in ",
         "1 tuples set aside, out of order; first: a tuple of k 'a' at 2023-11-14T22:13:23.000000Z; 14.29 % of all",
         "1 tuples set aside, not finite; first: x = nan of k 'a'",
@@ -58,18 +58,18 @@ def test_for_people(stored: Model) -> None:
         f"source    {stored.manifest.sources[0].path}",
         f"by Pulse {pulse.__version__}",
     ):
-        assert said in output
+        assert reported in output
 
 
 def test_for_programs(stored: Model) -> None:
     code, output = info(stored.path, "--json")
-    told = json.loads(output)
+    details = json.loads(output)
     assert code == 0
-    assert (told["tuples"], told["segments"]) == (5, stored.manifest.segments)
-    assert told["counts"]["late"] == 1
-    assert told["fit"]["drift"] == {"x": "2"}
-    assert told["tuples_per_segment"] == 5 / told["segments"]
-    assert told["schema"]["time"] == "t"
+    assert (details["tuples"], details["segments"]) == (5, stored.manifest.segments)
+    assert details["counts"]["late"] == 1
+    assert details["fit"]["drift"] == {"x": "2"}
+    assert details["tuples_per_segment"] == 5 / details["segments"]
+    assert details["schema"]["time"] == "t"
 
 
 def fitted(table: pa.Table, out: Path, **options: Any) -> Model:
@@ -97,12 +97,12 @@ def test_the_size_before_is_that_of_the_columns_in_the_model(tmp_path: Path, kin
         for one, path in ((table, data), (own, alone)):
             pq.write_table(one, path) if kind == "parquet" else csv.write_csv(one, path)
     stored = fitted(data, tmp_path / "model")
-    told = json.loads(info(stored.path, "--json")[1])
+    details = json.loads(info(stored.path, "--json")[1])
     whole = table.nbytes if kind == "table" else data.stat().st_size
     wanted = own.nbytes if kind == "table" else alone.stat().st_size
-    assert (told["bytes_of_sources"], told["bytes_before_are"]) == (whole, "columns")
-    assert told["bytes_before"] == pytest.approx(wanted, rel=0.1)
-    assert told["bytes_before"] < 0.5 * whole
+    assert (details["bytes_of_sources"], details["bytes_before_are"]) == (whole, "columns")
+    assert details["bytes_before"] == pytest.approx(wanted, rel=0.1)
+    assert details["bytes_before"] < 0.5 * whole
     assert " before (its columns), " in info(stored.path)[1]
 
 
@@ -125,13 +125,13 @@ def test_the_size_before_of_projected_positions_is_that_of_their_columns(tmp_pat
     pulse.Session(engine="local").fit(
         file, format="ais", model={"x": "linear", "y": "linear"}, error=0.001, out=out
     )
-    told = json.loads(info(out, "--json")[1])
-    assert told["bytes_before_are"] == "columns"
-    assert told["bytes_before"] == pytest.approx(alone.stat().st_size, rel=0.1)
-    assert told["bytes_before"] < 0.8 * file.stat().st_size
+    details = json.loads(info(out, "--json")[1])
+    assert details["bytes_before_are"] == "columns"
+    assert details["bytes_before"] == pytest.approx(alone.stat().st_size, rel=0.1)
+    assert details["bytes_before"] < 0.8 * file.stat().st_size
     text = info(out)[1]
     assert " before (its columns), " in text
-    larger = told["bytes_after"] > told["bytes_before"]
+    larger = details["bytes_after"] > details["bytes_before"]
     assert larger == (kind == "parquet")
     assert ("hint      the model is larger than its data: allow a larger --error" in text) == larger
 
@@ -159,14 +159,14 @@ def test_where_the_columns_sizes_are_unknown_whole_files_are_compared(tmp_path: 
     assert "the model is larger than its data" in text
 
 
-def test_a_model_larger_than_its_data_is_said_with_what_to_do(tmp_path: Path) -> None:
+def test_a_model_larger_than_its_data_is_reported_with_what_to_do(tmp_path: Path) -> None:
     n = 3000
     restless = tuples(range(n), x=np.random.default_rng(2).random(n))
     pq.write_table(restless, tmp_path / "restless.parquet")
     lines = {"model": {"x": "linear"}, "error": 1e-6}
     stored = fitted(tmp_path / "restless.parquet", tmp_path / "large", **lines)
-    told = json.loads(info(stored.path, "--json")[1])
-    assert told["bytes_after"] > told["bytes_before"]
+    details = json.loads(info(stored.path, "--json")[1])
+    assert details["bytes_after"] > details["bytes_before"]
     assert "hint      the model is larger than its data: allow a larger --error" in info(stored.path)[1]
     pq.write_table(wide(), tmp_path / "wide.parquet")
     small = fitted(tmp_path / "wide.parquet", tmp_path / "small")
@@ -201,7 +201,7 @@ def test_an_empty_model(tmp_path: Path) -> None:
     assert "0 tuples in 0 segments" in output
 
 
-def test_bounds_that_were_missed_are_told(stored: Model) -> None:
+def test_bounds_that_were_missed_are_reported(stored: Model) -> None:
     manifest = stored.path / FILE
     manifest.write_text(manifest.read_text().replace('"missed": 0', '"missed": 3'))
     code, output = info(stored.path)
@@ -225,6 +225,6 @@ def test_what_is_no_model(
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith(f"pulse: {tmp_path}: not a stored model")
+    details = capsys.readouterr()
+    assert details.out == ""
+    assert details.err.startswith(f"pulse: {tmp_path}: not a stored model")

@@ -85,7 +85,7 @@ def test_a_range_has_both_ends_and_the_values_one_would_write(start, step, count
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reported"),
     [
         ("5,,6", "a value is missing between the commas"),
         ("5,", "a value is missing between the commas"),
@@ -100,8 +100,8 @@ def test_a_range_has_both_ends_and_the_values_one_would_write(start, step, count
         ("0:1:1e-9", "has 1,000,000,001 values; choose a larger STEP"),
     ],
 )
-def test_values_that_are_none(text: str, said: str) -> None:
-    with pytest.raises(OptionError, match=f"--param p={text}: .*{said}"):
+def test_values_that_are_none(text: str, reported: str) -> None:
+    with pytest.raises(OptionError, match=f"--param p={text}: .*{reported}"):
         axes([f"p={text}"])
 
 

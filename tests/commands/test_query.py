@@ -22,8 +22,8 @@ BOUND = ("--param", "short=4", "--param", "long=12")
 def test_help(run: Run) -> None:
     done = run("query", "--help")
     assert done.code == 0
-    for said in ("Answer a query on stored models", "--stream", "--possible", "@macd.sql", "NAME=DIR"):
-        assert said in done.out
+    for reported in ("Answer a query on stored models", "--stream", "--possible", "@macd.sql", "NAME=DIR"):
+        assert reported in done.out
     assert "query" in run("--help").out
 
 
@@ -81,10 +81,10 @@ def test_into_a_file(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path
 
 def test_what_was_written_as_json(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    told = json.loads(run("query", SAMPLED, *s, "--out", out, "--json").out)
-    assert set(told) == {"out", "rows", "seconds", "notes"}
-    assert told["rows"] == pacsv.read_csv(out).num_rows > 0
-    assert told["out"] == str(out)
+    details = json.loads(run("query", SAMPLED, *s, "--out", out, "--json").out)
+    assert set(details) == {"out", "rows", "seconds", "notes"}
+    assert details["rows"] == pacsv.read_csv(out).num_rows > 0
+    assert details["out"] == str(out)
 
 
 def test_possible_ranges(run: Run, s: tuple[str, ...]) -> None:
@@ -106,7 +106,7 @@ def test_on_spark(run: Run, stored: Model, spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reported"),
     [
         (
             ["select symbol, price from S where price > 20"],
@@ -133,16 +133,16 @@ def test_on_spark(run: Run, stored: Model, spark: SparkSession, tmp_path: Path) 
         ([SAMPLED, "--engine", "dask"], "engine: expected 'spark' or 'local', got 'dask'"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_what_is_wrong_is_reported(
     run: Run,
     s: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
-    said: str,
+    reported: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    refused(run("query", *s, *arguments), said)
+    refused(run("query", *s, *arguments), reported)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -194,20 +194,20 @@ MEAN = "select symbol, max(price) as m from S[size 2 advance 1]"
 
 
 def test_versions_and_what_changed_between_them(run: Run, corrected: tuple[str, ...], tmp_path: Path) -> None:
-    def said(*more: object) -> list[tuple[object, ...]]:
+    def reported(*more: object) -> list[tuple[object, ...]]:
         done = run("query", MEAN, *corrected, "--json", *more)
         assert done.code == 0, done.err
         rows = [json.loads(line) for line in done.out.splitlines()]
         return [(row["t"][-2:], row["m"], *([row["kind"]] if "kind" in row else [])) for row in rows]
 
-    assert said() == [("42", 12.0), ("43", 12.0), ("44", 9.5)]
-    assert said("--version", 1) == [("42", 10.0), ("43", 10.0), ("44", 9.5)]
-    assert said("--as-of", "2020-09-13 12:26:43") == [("42", 10.0), ("43", 10.0)]
+    assert reported() == [("42", 12.0), ("43", 12.0), ("44", 9.5)]
+    assert reported("--version", 1) == [("42", 10.0), ("43", 10.0), ("44", 9.5)]
+    assert reported("--as-of", "2020-09-13 12:26:43") == [("42", 10.0), ("43", 10.0)]
     revised = [("42", 10.0, "-U"), ("42", 12.0, "+U"), ("43", 10.0, "-U"), ("43", 12.0, "+U")]
-    assert said("--revised-from", 1) == revised
-    assert said("--revised-from", "S=1") == revised
-    assert said("--revised-from", "2020-09-13 12:26:43") == revised
-    assert said("--revised-from", 2) == []
+    assert reported("--revised-from", 1) == revised
+    assert reported("--revised-from", "S=1") == revised
+    assert reported("--revised-from", "2020-09-13 12:26:43") == revised
+    assert reported("--revised-from", 2) == []
     out = tmp_path / "revisions.parquet"
     done = run("query", MEAN, *corrected, "--revised-from", 1, "--out", out)
     assert "4 revisions written to" in done.out
@@ -231,7 +231,7 @@ def test_a_question_as_of_a_time_notes_what_counts_as_known(
     )
 
 
-def test_the_way_of_revisions_is_chosen_and_told(
+def test_the_way_of_revisions_is_chosen_and_reported(
     run: Run, corrected: tuple[str, ...], tmp_path: Path
 ) -> None:
     old = tmp_path / "old.parquet"
@@ -246,7 +246,7 @@ def test_the_way_of_revisions_is_chosen_and_told(
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "reported"),
     [
         (("--version", 7), "there is no version 7; the newest is 2"),
         (("--as-of", "noon"), "cannot read 'noon'"),
@@ -261,9 +261,9 @@ def test_the_way_of_revisions_is_chosen_and_told(
     ],
 )
 def test_versions_that_make_no_sense_are_refused(
-    run: Run, corrected: tuple[str, ...], more: tuple[object, ...], said: str
+    run: Run, corrected: tuple[str, ...], more: tuple[object, ...], reported: str
 ) -> None:
-    refused(run("query", MEAN, *corrected, *more), said)
+    refused(run("query", MEAN, *corrected, *more), reported)
 
 
 def test_the_engine_may_come_from_the_environment(
@@ -272,4 +272,4 @@ def test_the_engine_may_come_from_the_environment(
     monkeypatch.setenv("PULSE_ENGINE", "abacus")
     asked = ("query", SAMPLED, "--stream", f"S={stored.path}")
     refused(run(*asked), "expected 'spark' or 'local', got 'abacus'")
-    assert run("query", SAMPLED, *s).code == 0  # what is said counts more
+    assert run("query", SAMPLED, *s).code == 0  # an explicit option wins

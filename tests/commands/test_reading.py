@@ -46,7 +46,7 @@ def test_options_read_as_what_they_stand_for(given: list[str], found: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "reported"),
     [
         (["separated_by"], "expected NAME=VALUE"),
         (["time_unit="], "expected NAME=VALUE"),
@@ -57,8 +57,8 @@ def test_options_read_as_what_they_stand_for(given: list[str], found: dict[str, 
         (["types=id"], "expected COLUMN:TYPE"),
     ],
 )
-def test_what_does_not_read_is_told(given: list[str], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_what_does_not_read_is_reported(given: list[str], reported: str) -> None:
+    with pytest.raises(OptionError, match=reported):
         reading(given)
 
 
@@ -82,7 +82,7 @@ def test_numbers_as_times_say_what_they_count(run: Run, tmp_path: Path) -> None:
     assert Model(tmp_path / "rooms").read().ref[0] == 1714564800000000
 
 
-def test_a_separator_that_was_not_said_is_told(run: Run, tmp_path: Path) -> None:
+def test_a_separator_that_was_not_reported_is_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rooms.csv").write_text(ROOMS)
     failed = run("fit", tmp_path / "rooms.csv", *ASKED, "--out", tmp_path / "rooms")
     assert failed.code != 0

@@ -37,7 +37,7 @@ def test_a_model_is_corrected_in_place(run: Run, model: Model, load: Path) -> No
     done = run("revise", model.path, "--revisions", load, *LOCAL)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("revisions  20")
-    for said in (
+    for reported in (
         "absorbed",
         "refitted",
         "segments",
@@ -46,12 +46,12 @@ def test_a_model_is_corrected_in_place(run: Run, model: Model, load: Path) -> No
         "_aside",
         "replacement of a tuple that is not recorded",
     ):
-        assert said in done.out
+        assert reported in done.out
     assert f"version 2 of {model.path}" in done.out
     assert wrong(pq.read_table(load.parent / "corrected.parquet"), Model(model.path)) == []
-    told = run("info", model.path)
-    assert "version" in told.out
-    assert "20 revisions" in told.out
+    details = run("info", model.path)
+    assert "version" in details.out
+    assert "20 revisions" in details.out
     facts = json.loads(run("info", model.path, "--json").out)
     assert facts["version"] == 2
     assert facts["revised"]["revisions"] == 20
@@ -156,9 +156,9 @@ def test_late_tuples_are_put_in_once(run: Run, tmp_path: Path) -> None:
     assert f"{60 - late} tuples in" in run("info", model.path).out
     given = ("revise", model.path, "--revisions", f"{model.path}/_aside/fit-*", "--reader", "late", *LOCAL)
     assert run(*given).code == 0
-    told = run("info", model.path).out
-    assert "60 tuples in" in told
-    assert f"{late} tuples set aside, out of order; {late} late ones put in since" in told
+    details = run("info", model.path).out
+    assert "60 tuples in" in details
+    assert f"{late} tuples set aside, out of order; {late} late ones put in since" in details
     assert wrong(tuples, Model(model.path)) == []
     done = run(*given)
     assert f"nothing to change; version 2 of {model.path} stands" in done.out
@@ -169,7 +169,7 @@ def test_late_tuples_are_put_in_once(run: Run, tmp_path: Path) -> None:
     assert aside.column("reason").to_pylist().count("already recorded") == late
 
 
-def test_equal_tuples_are_put_in_and_told_of(run: Run, model: Model, tmp_path: Path) -> None:
+def test_equal_tuples_are_put_in_and_reported_of(run: Run, model: Model, tmp_path: Path) -> None:
     row = stream(60, seed=1).slice(30, 1).to_pylist()[0]
     line = f"{row['symbol']},{row['t']},{row['price']}\n"
     (tmp_path / "log.csv").write_text(
@@ -208,9 +208,9 @@ def test_info_says_when_as_of_is_answered(run: Run, model: Model, load: Path) ->
     log = load.parent / "log.csv"
     log.write_text(f"kind,symbol,t,price,known\n+I,{row['symbol']},{row['t']},50,2040-01-01\n")
     run("revise", model.path, "--revisions", log, *LOCAL)
-    said = f"AS OF up to {format_instant(end)}, from 2040-01-01T00:00:00.000000Z on"
-    told = run("info", model.path).out
-    assert said in told, told
+    reported = f"AS OF up to {format_instant(end)}, from 2040-01-01T00:00:00.000000Z on"
+    details = run("info", model.path).out
+    assert reported in details, details
     assert Model(model.path, as_of=end).version == 1
     with pytest.raises(HistoryGoneError):
         Model(model.path, as_of=end + 1)
@@ -219,5 +219,5 @@ def test_info_says_when_as_of_is_answered(run: Run, model: Model, load: Path) ->
 
 
 def test_accents_that_were_forgotten_are_no_revision(run: Run, model: Model) -> None:
-    said = "instants on; fit the model anew with all its accents"
-    refused(run("revise", model.path, "--accents", "splits.log", *LOCAL), said)
+    reported = "instants on; fit the model anew with all its accents"
+    refused(run("revise", model.path, "--accents", "splits.log", *LOCAL), reported)

@@ -1,4 +1,4 @@
-"""``pulse run``: a job from a file, its figures, and what is said of a job that cannot run."""
+"""``pulse run``: a job from a file, its figures, and what is reported of a job that cannot run."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_an_attribute_that_is_kept_and_seldom_changes_is_no_matter(tmp_path: Pat
     assert "hint" not in output
 
 
-def test_what_is_wrong_is_said(job: Path) -> None:
+def test_what_is_wrong_is_reported(job: Path) -> None:
     with pytest.raises(PulseError, match="--engine flink: expected one of spark, local"):
         run(job, "--engine", "flink")
     job.write_text(TOML.replace("horizon", "horizn"), encoding="utf-8")

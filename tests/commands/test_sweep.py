@@ -19,8 +19,8 @@ GRID = ("--param", "short=2,4", "--param", "long=8:16:4")
 def test_help(run: Run) -> None:
     done = run("sweep", "--help")
     assert done.code == 0
-    for said in ("all combinations", "--heatmap", "--summary", "FROM:TO:STEP"):
-        assert said in done.out
+    for reported in ("all combinations", "--heatmap", "--summary", "FROM:TO:STEP"):
+        assert reported in done.out
 
 
 def test_the_summary_is_shown(run: Run, s: tuple[str, ...]) -> None:
@@ -106,7 +106,7 @@ def test_a_heat_map(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reported"),
     [
         ([MACD, "--param", "short=2,4"], "no value for :long"),
         ([MACD, *GRID, "--param", "wide=1"], "there is no parameter :wide"),
@@ -125,16 +125,16 @@ def test_a_heat_map(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_what_is_wrong_is_reported(
     run: Run,
     s: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
-    said: str,
+    reported: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    refused(run("sweep", *s, *arguments), said)
+    refused(run("sweep", *s, *arguments), reported)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -36,7 +36,7 @@ def test_roles_and_types(name: str, role: Role, type_: pa.DataType) -> None:
     assert role is Role.TIME or COLUMNS.type_of(name) == type_
 
 
-def test_a_name_that_is_none_is_said_with_those_there_are() -> None:
+def test_a_name_that_is_none_is_reported_with_those_there_are() -> None:
     for ask in (COLUMNS.role, COLUMNS.type_of):
         with pytest.raises(UnknownColumnError, match=r"there is no column 'z'.*'k', 'n', 'x', 'y', 'u'"):
             ask("z")

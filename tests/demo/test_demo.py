@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 from typer.testing import CliRunner
 
@@ -24,35 +25,35 @@ PICTURES = ["alert", "correction", "following", "macd", "model", "split", "windo
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shown, str]:
-    """What was shown, and what was said."""
+    """What was shown, and what was reported."""
     pytest.importorskip("matplotlib")
     folder = tmp_path_factory.mktemp("demo")
-    said: list[str] = []
-    shown = run(folder, rows="300k", reports="60k", echo=said.append)
-    return shown, "\n".join(said)
+    reported: list[str] = []
+    shown = run(folder, rows="300k", reports="60k", echo=reported.append)
+    return shown, "\n".join(reported)
 
 
 @pytest.fixture(scope="module")
 def done(ran: tuple[Shown, str]) -> tuple[Path, str]:
-    """The folder and what was said."""
+    """The folder and what was reported."""
     return ran[0].page.parent, ran[1]
 
 
-def row(said: str, after: str) -> list[str]:
+def row(reported: str, after: str) -> list[str]:
     """The cells of the first row of the table whose header begins so."""
-    lines = said.splitlines()
+    lines = reported.splitlines()
     (place,) = [i for i, line in enumerate(lines) if line.strip().startswith(after)]
     return re.split(r"\s{2,}", lines[place + 1].strip())
 
 
 def test_no_certain_answer_is_wrong(done: tuple[Path, str]) -> None:
-    _, said = done
-    answers, _, precision, recall, certain, wrong, _ = row(said, "answers")
+    _, reported = done
+    answers, _, precision, recall, certain, wrong, _ = row(reported, "answers")
     assert int(answers.replace(",", "")) > 1000
     assert min(float(precision), float(recall)) > 0.9
     assert float(certain.removesuffix("%")) > 80
     assert wrong == "0"
-    assert "outside its certificate: 0" in said
+    assert "outside its certificate: 0" in reported
 
 
 def test_those_who_followed_are_found(done: tuple[Path, str]) -> None:
@@ -62,8 +63,8 @@ def test_those_who_followed_are_found(done: tuple[Path, str]) -> None:
 
 
 def test_a_correction_changes_only_what_depends_on_it(done: tuple[Path, str]) -> None:
-    folder, said = done
-    changed = re.search(r"what changed of MACD +([\d,]+) of ([\d,]+) answers", said)
+    folder, reported = done
+    changed = re.search(r"what changed of MACD +([\d,]+) of ([\d,]+) answers", reported)
     assert changed is not None
     few, all_of_them = (int(one.replace(",", "")) for one in changed.groups())
     assert 0 < few <= 31 < all_of_them  # a window of 60 s every 2 s
@@ -80,9 +81,9 @@ def test_a_split_that_is_announced_disturbs_nothing(done: tuple[Path, str]) -> N
 
 
 def test_the_alert_comes_before_the_data(done: tuple[Path, str]) -> None:
-    said = re.findall(r"12:(\d\d):\d\d +(predicted|came true) +1 and 2 +12:(\d\d)", done[1])
-    assert [what for _, what, _ in said] == ["predicted", "came true"]
-    assert int(said[0][2]) - int(said[0][0]) >= 10  # minutes
+    reported = re.findall(r"12:(\d\d):\d\d +(predicted|came true) +1 and 2 +12:(\d\d)", done[1])
+    assert [what for _, what, _ in reported] == ["predicted", "came true"]
+    assert int(reported[0][2]) - int(reported[0][0]) >= 10  # minutes
 
 
 def test_the_page_ties_it_together(done: tuple[Path, str]) -> None:
@@ -95,19 +96,19 @@ def test_the_page_ties_it_together(done: tuple[Path, str]) -> None:
 
 
 def test_for_programs_scene_by_scene(ran: tuple[Shown, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, said = ran
+    shown, reported = ran
     folder = shown.page.parent
     monkeypatch.setattr("pulse.demo.run", lambda *_, echo, **__: echo("for people") or shown)
     ended = CliRunner().invoke(cli.app, ["demo", "--out", str(folder), "--json"])
     assert ended.exit_code == 0, ended.output
-    told = json.loads(ended.stdout)
-    assert (told["out"], told["page"], told["engine"]) == (str(folder), str(folder / PAGE), "local")
-    scenes = {one["name"]: one for one in told["scenes"]}
+    details = json.loads(ended.stdout)
+    assert (details["out"], details["page"], details["engine"]) == (str(folder), str(folder / PAGE), "local")
+    scenes = {one["name"]: one for one in details["scenes"]}
     assert list(scenes) == SCENES
-    assert told["seconds"] >= sum(one["seconds"] for one in scenes.values()) > 0
+    assert details["seconds"] >= sum(one["seconds"] for one in scenes.values()) > 0
     for one in scenes.values():
         assert all(Path(file).exists() for file in one["files"])
-        assert all(sentence in said for sentence in one["sentences"])
+        assert all(sentence in reported for sentence in one["sentences"])
     (macd,) = scenes["macd"]["tables"][0]
     assert macd["wrong though certain"] == 0
     assert [len(one["tables"]) for one in scenes.values()] == [1] * len(SCENES)
@@ -138,22 +139,22 @@ def test_once_more_without_matplotlib_there_are_tables_and_a_word_how_to_get_pic
     folder = tmp_path / "again"
     shutil.copytree(done[0], folder)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    said: list[str] = []
-    run(folder, rows="150k", reports="40k", echo=said.append)
+    reported: list[str] = []
+    run(folder, rows="150k", reports="40k", echo=reported.append)
     text = (folder / PAGE).read_text(encoding="utf-8")
     parsed = check_page(text)
     assert not parsed.all("img")
     assert len(parsed.all("table")) >= len(SCENES)
-    for told in ("\n".join(said), text):
-        assert "pip install" in told
-        assert "pulse-stream[plot]" in told
+    for details in ("\n".join(reported), text):
+        assert "pip install" in details
+        assert "pulse-stream[plot]" in details
 
 
 def test_predictions_are_made_from_what_came_before_them(tmp_path: Path) -> None:
     reports = alert.write_reports(tmp_path)
-    said, status = alert.predict(tmp_path)
+    reported, status = alert.predict(tmp_path)
     assert status.tally.tuples == reports.num_rows
-    first = said[0]
+    first = reported[0]
     at, apart = alert.distances(reports)
     near = at[apart < alert.NEAR]
     assert first.what == "predicted"
@@ -161,35 +162,33 @@ def test_predictions_are_made_from_what_came_before_them(tmp_path: Path) -> None
     assert abs(first.begin - near[0]) < 60e6  # within a minute of what came thirteen later
 
 
-def test_every_kernel_that_is_compiled_beforehand_is_there() -> None:
-    from numba.core import config
+compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
-    if config.DISABLE_JIT:
-        pytest.skip("nothing is compiled with NUMBA_DISABLE_JIT")
+
+@compiled_only
+def test_every_kernel_that_is_compiled_beforehand_is_there() -> None:
     assert [name for name in NEEDED if entry(name) is None] == []
     assert len(set(NEEDED)) == len(NEEDED)
 
 
 def test_what_is_not_there_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert entry("nowhere._nothing") is None
-    assert entry("polynomial.evaluate") is None  # no kernel
+    assert entry("polynomial.arithmetic.evaluate") is None  # no kernel
     monkeypatch.setenv("PULSE_CACHE_DIR", "")
-    assert missing(["polynomial._evaluate"]) == []
-    assert compile_all(print, ["polynomial._evaluate"]) == 0.0
+    assert missing(["polynomial.arithmetic._evaluate"]) == []
+    assert compile_all(print, ["polynomial.arithmetic._evaluate"]) == 0.0
 
 
+@compiled_only
 def test_the_cache_is_filled_in_other_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    names = ["polynomial._evaluate", "polynomial._combine", "nowhere._nothing"]
+    names = ["polynomial.arithmetic._evaluate", "polynomial.arithmetic._combine", "nowhere._nothing"]
     monkeypatch.setenv("PULSE_CACHE_DIR", str(tmp_path))
-    lacking = missing(names)
-    if not lacking:
-        pytest.skip("nothing is compiled with NUMBA_DISABLE_JIT")
-    assert lacking == names[:2]
-    said: list[str] = []
-    compile_all(said.append, names)
+    assert missing(names) == names[:2]
+    reported: list[str] = []
+    compile_all(reported.append, names)
     assert missing(names) == []
-    assert said[0].startswith("compiling 2 kernels on")
-    assert said[-1].startswith("  compiled in ")
-    said.clear()
-    assert compile_all(said.append, names) == 0.0
-    assert said == []
+    assert reported[0].startswith("compiling 2 kernels on")
+    assert reported[-1].startswith("  compiled in ")
+    reported.clear()
+    assert compile_all(reported.append, names) == 0.0
+    assert reported == []

@@ -50,8 +50,8 @@ def python_examples(page: str) -> str:
     return "\n".join(f[3] for f in _FENCE.finditer(page) if f[2].strip() == "python" and ">>> " in f[3])
 
 
-def run_shell(page: Path, folder: Path) -> Iterator[str]:
-    """Run a page's shell blocks in order in a folder; complaints, if there are any."""
+def run_shell(page: Path, folder: Path, *programs: Path) -> Iterator[str]:
+    """Run a page's shell blocks in order in a folder, with the programs of these folders first; complaints, if there are any."""
     blocks = shell_blocks(page.read_text("utf-8"))
     if not blocks:
         return
@@ -64,7 +64,9 @@ def run_shell(page: Path, folder: Path) -> Iterator[str]:
         ["bash", "-c", "\n".join(script)],
         env={
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join(
+                [*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]]
+            ),
             "PULSE_ENGINE": "local",
         },
         timeout=_LIMIT_SECONDS,

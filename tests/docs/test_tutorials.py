@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import difference, python_examples, run_python, run_shell, shell_blocks
+from tests.fork_server import ForkServer
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -21,8 +22,8 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    assert list(run_shell(page, tmp_path)) == []
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path, fork_server: ForkServer) -> None:
+    assert list(run_shell(page, tmp_path, fork_server.pulse.parent)) == []
     assert run_python(page, tmp_path) == 0
 
 

@@ -183,7 +183,7 @@ def test_a_checkpoint_without_one_of_its_files(ran: Path, tmp_path: Path) -> Non
         again(ran, tmp_path / "again", name, b"")
 
 
-def test_damaged_state_is_told_by_its_file(ran: Path, tmp_path: Path) -> None:
+def test_damaged_state_is_reported_by_its_file(ran: Path, tmp_path: Path) -> None:
     good = (ran / "checkpoint" / "local" / "state").read_bytes()
     found = again(ran, tmp_path / "again", "local/state", good[:-1])
     assert isinstance(found, CheckpointError)

@@ -54,16 +54,16 @@ def sealed(raw: bytes) -> bytes:
 @st.composite
 def changed(draw: st.DrawFn, raw: bytes) -> bytes:
     """State with some entries of its tree, or some bytes of its buffers, exchanged."""
-    told, buffers = parts_of(raw)
+    details, buffers = parts_of(raw)
     data = bytearray(buffers)
     for _ in range(draw(st.integers(1, 3))):
         if draw(st.booleans()):
             data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
             continue
-        places = list(_places(told["state"])) + list(_places(told["tables"]))
+        places = list(_places(details["state"])) + list(_places(details["tables"]))
         tree, key = places[draw(st.integers(0, len(places) - 1))]
         tree[key] = draw(st.sampled_from([*ODD, *([tree[key] + 1] if type(tree[key]) is int else [])]))
-    return put_together(told, bytes(data))
+    return put_together(details, bytes(data))
 
 
 def _places(tree: Any) -> Any:

@@ -36,7 +36,7 @@ class Content:
     ) -> str:
         """How the contents differ, in words; empty if they are the same.
 
-        ``ignored`` attributes of rows do not count, nor does what is said of rows outside of the domain.
+        ``ignored`` attributes of rows do not count, nor does what is reported of rows outside of the domain.
         """
         mine, theirs = (restricted(rows, ignored) for rows in (self.rows, other.rows))
         if mine != theirs:

@@ -195,7 +195,7 @@ def test_windows_undo_until_the_next_one_begins() -> None:
 WORLD = World(ordered=True)
 A, B = Source("a", WORLD.first), Source("b", WORLD.first)
 ONE, TWO = {"a": WORLD}, {"a": WORLD, "b": WORLD}
-# Of joins, descriptions speak of what is not dropped: a pair's late half may lack what its early half was told by.
+# Descriptions of joins cover what is not dropped: a pair's late half may lack what its early half was recognised by.
 PAIRS: dict[str, Any] = {"ordered": True, "pairing": ("k",), "rows": 2}
 LEFT = World(("s", "k", "x"), ("p",), ("s",), ("k", "x", "p"), ("k", "s"), ("s", "k"), **PAIRS)
 RIGHT = World(("y", "k"), ("q",), (), ("y", "k", "q"), ("y", "k"), ("y", "k"), **PAIRS)
@@ -399,8 +399,8 @@ def punctuated(elements: Tagged) -> Tagged:
                 for i, (name, e) in enumerate(found)
                 if name == source and isinstance(e, dict) and e["s"] == value
             ]
-            said = Punctuation(position=0, description=Description.where(s=value))
-            found.insert(last[-1] + 1 if last else 0, (source, said))
+            reported = Punctuation(position=0, description=Description.where(s=value))
+            found.insert(last[-1] + 1 if last else 0, (source, reported))
     return found
 
 

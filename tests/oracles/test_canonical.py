@@ -177,7 +177,7 @@ def test_punctuation_is_no_content() -> None:
     assert equivalent(stream, [{"s": 1}], ["s"])
 
 
-def test_differences_are_said() -> None:
+def test_differences_are_reported() -> None:
     one = content_of(elements({"s": 1}, "[[true, add(p)]]"), ["s"])
     assert one.difference(content_of(elements({"s": 2}, "[[true, add(p)]]"), ["s"])).startswith("rows: ")
     assert "'p' exists where true against where false" in one.difference(content_of([{"s": 1}], ["s"]))

@@ -37,10 +37,10 @@ def test_tuples_by_key(stored: Model, tmp_path: Path) -> None:
         assert sorted(drawn[~np.isnan(drawn)]) == sorted(own.column("diff").to_pylist())
         assert axes.get_ylabel() == "diff"
     (legend,) = figure.legends
-    said = [text.get_text() for text in legend.get_texts()]
-    assert said[:2] == ["diff", "its error"]
+    reported = [text.get_text() for text in legend.get_texts()]
+    assert reported[:2] == ["diff", "its error"]
     certainty = table.column("certainty").to_pylist()
-    assert [text.partition(",")[0] for text in said[2:]] == [name for name in SHADES if name in certainty]
+    assert [text.partition(",")[0] for text in reported[2:]] == [name for name in SHADES if name in certainty]
     figure.savefig(tmp_path / "answer.png")
     assert (tmp_path / "answer.png").read_bytes().startswith(b"\x89PNG")
 

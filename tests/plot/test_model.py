@@ -98,7 +98,7 @@ def test_tuples_lie_in_the_tube(stored: Model) -> None:
     assert off.max() <= batch.err("price").max() + 1e-9
 
 
-def test_a_key_that_is_not_there_is_said_with_some_that_are(stored: Model) -> None:
+def test_a_key_that_is_not_there_is_reported_with_some_that_are(stored: Model) -> None:
     with pytest.raises(
         PulseError, match=r"no segments of key 'zzz'; its keys are such as symbol=a; symbol=b"
     ):

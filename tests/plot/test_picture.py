@@ -19,14 +19,14 @@ def test_where_pictures_can_be_written(tmp_path: Path) -> None:
     check_picture(tmp_path / "a.png")
     (tmp_path / "a.png").touch()
     check_picture(tmp_path / "a.png", overwrite=True)
-    for name, said in [
+    for name, reported in [
         ("a.doc", r"expected a name that ends in one of \.png, \.svg, \.pdf$"),
         ("a.html", "expected a name that ends"),
         ("a", "expected a name that ends"),
         ("a.png", "it is there already"),
         ("no/a.svg", "there is no folder"),
     ]:
-        with pytest.raises(PlotError, match=said):
+        with pytest.raises(PlotError, match=reported):
             check_picture(tmp_path / name)
     check_picture(tmp_path / "a.html", pages=True)
     (tmp_path / "folder.png").mkdir()

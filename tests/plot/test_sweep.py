@@ -1,4 +1,4 @@
-"""Pictures of sweeps: a heat map, a line, and what is said where neither can be drawn."""
+"""Pictures of sweeps: a heat map, a line, and what is reported where neither can be drawn."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_parameters_of_a_summary_that_was_written() -> None:
         parameters_of(SUMMARY)
 
 
-def test_without_matplotlib_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_it_is_reported_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(PlotError, match=r"matplotlib is missing .*pip install 'pulse-stream\[plot\]'"):
         plot_sweep(SUMMARY, ["a", "b"])

@@ -57,7 +57,7 @@ def test_degrees_are_stretched_where_they_are_narrow() -> None:
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("lon", "lat")
 
 
-def test_pairs_are_drawn_while_they_were_together_and_said_when() -> None:
+def test_pairs_are_drawn_while_they_were_together_and_reported_when() -> None:
     pair = Together(1, 2, 100 * SECOND, 400 * SECOND)
     whole, near = plot_tracks(fleet(), pairs=[pair]).axes
     for line, y in zip(whole.get_lines(), (0.0, 0.1), strict=True):
@@ -86,7 +86,7 @@ def test_pairs_may_be_the_rows_of_an_answer() -> None:
     assert len(plot_tracks(fleet(), pairs=rows.slice(0, 0)).axes) == 1
 
 
-def test_pairs_without_tracks_are_left_out_and_said_if_there_are_no_others() -> None:
+def test_pairs_without_tracks_are_left_out_and_reported_if_there_are_no_others() -> None:
     known, unknown = Together(1, 2, 0, 400 * SECOND), Together("a", 2, 0, 400 * SECOND)
     (legend,) = plot_tracks(fleet(), pairs=[unknown, known]).legends
     assert len(legend.get_texts()) == 1
@@ -96,7 +96,7 @@ def test_pairs_without_tracks_are_left_out_and_said_if_there_are_no_others() -> 
         plot_tracks(fleet(), pairs=[unknown])
 
 
-def test_a_way_is_broken_where_nothing_was_heard() -> None:
+def test_a_way_is_broken_where_nothing_was_received() -> None:
     whole, _ = plot_tracks(fleet(), pairs=[Together(3, 1, 0, 400 * SECOND)]).axes
     drawn = np.asarray(whole.get_lines()[0].get_xydata())
     assert np.isnan(drawn[:-1, 0]).sum() == 1
@@ -191,7 +191,7 @@ def straight(*lasting: float, far: float = 4e6) -> SegmentBatch:
     )
 
 
-def test_a_wild_position_among_few_segments_is_told_by_how_short_it_lasts() -> None:
+def test_a_wild_position_among_few_segments_is_reported_by_how_short_it_lasts() -> None:
     found = outside_bulk(straight(900.0, 10.0, 10.0, 800.0))
     assert (found.segments, found.keys, found.across) == (2, [1], (0.0, 9000.0))
     assert not outside_bulk(straight(900.0, 100.0, 100.0, 800.0)).segments  # a journey: it takes its time

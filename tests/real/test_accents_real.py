@@ -38,8 +38,8 @@ UP, EVERY = MACD.format("where S.ap > L.ap"), MACD.format("")
 
 
 def fit(data: Any, **asked: Any) -> Model:
-    told = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": "0.05%"}
-    return pulse.Session(engine="local").fit(data, **told, **asked)
+    details = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": "0.05%"}
+    return pulse.Session(engine="local").fit(data, **details, **asked)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def job_over(folder: Path, table: pa.Table, **more: Any) -> pa.Table:
 
 
 def diffs_at(held: pa.Table, seconds: Any) -> Any:
-    """Diffs at seconds from the split; NaN where nothing is said."""
+    """Diffs at seconds from the split; NaN where nothing is reported."""
     found = np.full(len(seconds), np.nan)
     for row in held.select(["ref", "lo", "hi", "diff"]).cast(_WHOLE).to_pylist():
         begin = (row["ref"] - SPLIT) / 1e6

@@ -37,8 +37,8 @@ class Case(NamedTuple):
     key: str = "symbol"
 
     def __str__(self) -> str:
-        said = " ".join(f"{k}={v}" for k, v in self.asked.items())
-        return f"{self.file.split('_2')[0]} {','.join(f'{a}:{t}' for a, t in self.model.items())} {said}"
+        reported = " ".join(f"{k}={v}" for k, v in self.asked.items())
+        return f"{self.file.split('_2')[0]} {','.join(f'{a}:{t}' for a, t in self.model.items())} {reported}"
 
 
 def _cases() -> list[Case]:
@@ -141,11 +141,11 @@ def test_fifty_row_groups(recorded: Path, tmp_path: Path, asked: dict[str, str])
     source = recorded / "trades_taq_xxx_corr_20180102_03.parquet"
     tuples = pq.read_table(source, columns=["symbol", "t", "price"])
     pq.write_table(tuples, tmp_path / "cut.parquet", row_group_size=tuples.num_rows // 50)
-    session, told = (
+    session, details = (
         pulse.Session(engine="local"),
         {"key": "symbol", "time": "t", "model": {"price": "step"}, **asked},
     )
-    whole, cut = session.fit(source, **told), session.fit(tmp_path / "cut.parquet", **told)
+    whole, cut = session.fit(source, **details), session.fit(tmp_path / "cut.parquet", **details)
     assert certificates.problems(tuples, cut.read(), FitSpec.of(cut.schema, **asked)) == []
     assert whole.manifest.segments <= cut.manifest.segments <= whole.manifest.segments + 51 * 8
     assert cut.manifest.counts["missed"] == 0
@@ -156,11 +156,11 @@ def test_vessels_in_order_of_arrival(recorded: Path, tmp_path: Path) -> None:
     tuples = pq.read_table(
         recorded / "ais_sbchannel_20180601_04.parquet", columns=["mmsi", "t", "lat", "t_recv"]
     ).sort_by("t_recv")
-    told = {"key": "mmsi", "time": "t", "model": {"lat": "linear"}, "error": "0.0001", "max_gap": "10 min"}
+    details = {"key": "mmsi", "time": "t", "model": {"lat": "linear"}, "error": "0.0001", "max_gap": "10 min"}
     models = []
     for rows in (tuples.num_rows, 20_000):
         pq.write_table(tuples, tmp_path / f"{rows}.parquet", row_group_size=rows)
-        model = pulse.Session(engine="local").fit(tmp_path / f"{rows}.parquet", **told)
+        model = pulse.Session(engine="local").fit(tmp_path / f"{rows}.parquet", **details)
         spec = FitSpec.of(model.schema, error="0.0001", max_gap=HOURS // 6)
         assert certificates.problems(tuples, model.read(), spec) == []
         models.append(model)

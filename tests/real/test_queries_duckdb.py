@@ -122,7 +122,7 @@ def test_a_filter_differs_from_the_tuples_only_by_bound_and_between_tuples(
     segments = as_frame(answer.segments())
     ranges, certainty, _ = answer_ranges(segments, [key])
     rows = duck.execute("select k, t, x, x > ? as holds from held order by k, t", [c]).df()
-    said = marks(ranges, certainty, rows["k"].to_numpy(), rows["t"].to_numpy())
+    reported = marks(ranges, certainty, rows["k"].to_numpy(), rows["t"].to_numpy())
     holds = rows["holds"].to_numpy()
     bound = float(segments[f"{name}_err"].max())
     if truth == "linear":  # a run's last instant has no line after it
@@ -130,15 +130,15 @@ def test_a_filter_differs_from_the_tuples_only_by_bound_and_between_tuples(
             (np.diff(rows["t"]) > 7200 * SECOND) | (rows["k"].to_numpy()[1:] != rows["k"].to_numpy()[:-1]),
             True,
         )
-        said, holds, rows = said[~last], holds[~last], rows[~last]
+        reported, holds, rows = reported[~last], holds[~last], rows[~last]
     near = np.abs(rows["x"].to_numpy() - c) <= 2 * bound
-    certain_but_not, missed = (said == "certain") & ~holds, holds & (said == "absent")
-    by_bound = (holds & (said == "possible")) | (~holds & (said == "likely"))
+    certain_but_not, missed = (reported == "certain") & ~holds, holds & (reported == "absent")
+    by_bound = (holds & (reported == "possible")) | (~holds & (reported == "likely"))
     assert not certain_but_not.any()
     assert not missed.any()
     assert near[by_bound].all()
     shown = stretches_with_and_without(ranges.filter(np.isin(certainty, ["certain", "likely"])), rows)
-    agree = ((said == "certain") | (said == "likely")) == holds
+    agree = ((reported == "certain") | (reported == "likely")) == holds
     figures = {
         "tuples": len(rows), "agree": int(agree.sum()), "differ by the bound": int(by_bound.sum()),
         "ranges with a tuple": shown[0], "ranges that no tuple shows": shown[1],
@@ -226,10 +226,10 @@ def test_macd_is_duckdb_s_within_its_bound(
     assert (off[given] <= both["diff_err"][given] + ROUNDING).all()
     assert holds[both["certainty"] == "certain"].all()
     assert given[holds].all()
-    told = both["certainty"].isin(["certain", "likely"])
+    details = both["certainty"].isin(["certain", "likely"])
     figures = {
-        "closing times": len(both), "both": int((told & holds).sum()), "only the model, likely": int((told & ~holds).sum()),
-        "only the tuples, possible": int((holds & ~told).sum()),
+        "closing times": len(both), "both": int((details & holds).sum()), "only the model, likely": int((details & ~holds).sum()),
+        "only the tuples, possible": int((holds & ~details).sum()),
     }  # fmt: skip
     tell(figures, record_property)
 

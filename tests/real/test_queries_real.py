@@ -92,11 +92,11 @@ def model_of(folder: Path, file: str, kind: str, bound: str) -> Any:
 
 @pytest.fixture(scope="module")
 def say() -> Callable[[str], None]:
-    def said(line: str) -> None:
+    def reported(line: str) -> None:
         sys.stdout.write(line + "\n")
 
-    said("\n" + Assessment.head())
-    return said
+    reported("\n" + Assessment.head())
+    return reported
 
 
 @pytest.fixture

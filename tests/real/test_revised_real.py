@@ -43,11 +43,11 @@ def cancelled(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     assert found.tuples is not None
     pq.write_table(found.tuples, folder / "trades.parquet")
     model = LOCAL.fit(str(folder / "trades.parquet"), out=folder / "model", **asked)
-    told = LOCAL.revise(model, str(recorded / TRADES), reader="taq", keep=True)
-    assert (told.counts["deleted"], told.counts["aside"]) == (1, 0)
+    details = LOCAL.revise(model, str(recorded / TRADES), reader="taq", keep=True)
+    assert (details.counts["deleted"], details.counts["aside"]) == (1, 0)
     every = pq.read_table(recorded / TRADES)
     regular = every.filter(pc.is_in(every.column("corr"), pa.array([0, 1], every.schema.field("corr").type)))
-    return told.model, found.revisions, regular.select(["symbol", "t", "price"])
+    return details.model, found.revisions, regular.select(["symbol", "t", "price"])
 
 
 def spike(model: Model, around: int, **when: Any) -> list[float]:
@@ -99,10 +99,10 @@ def test_only_averages_around_it_are_revised(cancelled: tuple[Model, Any, pa.Tab
     assert t.max() <= following + LONG * SECOND
     old, new = (LOCAL.sql(MACD, version=version, **asked) for version in (1, 2))
     check_tuples(*(without_bounds(one) for one in (old.tuples(), table, new.tuples())), ["t", "symbol"])
-    said = {
+    reported = {
         mode: LOCAL.revised(MACD, 1, mode=mode, **asked) for mode in ("upstream", "downstream", "adaptive")
     }
-    for answer in said.values():
+    for answer in reported.values():
         changes = [without_bounds(one.segments()) for one in (old, answer, new)]
         check_segments(*changes, old)
         assert answer.report is not None
@@ -193,15 +193,15 @@ def belated(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[M
     assert found.tuples is not None
     pq.write_table(found.tuples, folder / "reports.parquet")
     model = LOCAL.fit(str(folder / "reports.parquet"), out=folder / "model", **asked)
-    told = LOCAL.revise(model, str(recorded / VESSELS), reader="ais", keep=True)
-    assert (told.counts["inserted"], told.counts["aside"]) == (2_057, 2)  # two were received before
+    details = LOCAL.revise(model, str(recorded / VESSELS), reader="ais", keep=True)
+    assert (details.counts["inserted"], details.counts["aside"]) == (2_057, 2)  # two were received before
     late = found.revisions.table.drop_columns(["kind", "known"])
     every = pa.concat_tables([found.tuples.select(late.column_names).cast(late.schema), late])
-    return told.model, every.sort_by([("mmsi", "ascending"), ("t", "ascending")])
+    return details.model, every.sort_by([("mmsi", "ascending"), ("t", "ascending")])
 
 
 def test_late_reports_revise_results(belated: tuple[Model, pa.Table]) -> None:
-    """Where vessels were, every 10 min: what the late reports change leads from what was said first to what is right."""
+    """Where vessels were, every 10 min: what the late reports change leads from what was reported first to what is right."""
     model, every = belated
     text = "select mmsi, lat from S where lat < 34.25 sample every 600 s"
     old, new = (LOCAL.sql(text, streams={"S": model.path}, version=version) for version in (1, 2))

@@ -117,7 +117,7 @@ def rows_of(table: pa.Table, keys: tuple[str, ...]) -> dict[tuple[Any, ...], dic
     found = {}
     for row in table.select(plain).to_pylist():
         at = tuple(row.pop(name) for name in keys)
-        assert at not in found, f"said twice: {at}"
+        assert at not in found, f"emitted twice: {at}"
         found[at] = row
     return found
 

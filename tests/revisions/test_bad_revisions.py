@@ -84,11 +84,11 @@ def prices(model: Path) -> pa.Table:
 
 def test_all_are_counted_and_the_others_go_through(model: Model, mixed: Path) -> None:
     before = {(row["symbol"], row["t"]): row["price"] for row in prices(model.path).to_pylist()}
-    told = LOCAL.revise(model, str(mixed))
-    assert told.reasons == REASONS
-    assert (told.counts["replaced"], told.counts["inserted"], told.counts["deleted"]) == (1, 1, 1)
-    assert told.counts["aside"] == sum(REASONS.values())
-    assert told.counts["revisions"] == 3 + told.counts["aside"]
+    details = LOCAL.revise(model, str(mixed))
+    assert details.reasons == REASONS
+    assert (details.counts["replaced"], details.counts["inserted"], details.counts["deleted"]) == (1, 1, 1)
+    assert details.counts["aside"] == sum(REASONS.values())
+    assert details.counts["revisions"] == 3 + details.counts["aside"]
     after = {(row["symbol"], row["t"]): row["price"] for row in prices(model.path).to_pylist()}
     changed = {
         (symbol, (t.timestamp() - START / SECOND)): price
@@ -145,16 +145,16 @@ def test_the_command_line_tells(
 
 
 def test_nothing_but_bad_ones_change_nothing(model: Model) -> None:
-    told = LOCAL.revise(model, changelog(*BAD), keep=True)
-    assert told.counts["aside"] == told.counts["revisions"] == sum(REASONS.values())
-    assert (told.counts["segments_old"], told.counts["segments_new"]) == (0, 0)
+    details = LOCAL.revise(model, changelog(*BAD), keep=True)
+    assert details.counts["aside"] == details.counts["revisions"] == sum(REASONS.values())
+    assert (details.counts["segments_old"], details.counts["segments_new"]) == (0, 0)
     query = "select symbol, avg(price) as a from S[size 10 advance 2]"
     assert LOCAL.revised(query, 1, streams={"S": model.path}).tuples().num_rows == 0
 
 
 def test_no_revisions_at_all(model: Model) -> None:
-    told = LOCAL.revise(model, changelog(*GOOD).slice(0, 0))
-    assert told.counts["revisions"] == 0
+    details = LOCAL.revise(model, changelog(*GOOD).slice(0, 0))
+    assert details.counts["revisions"] == 0
 
 
 @pytest.mark.parametrize("column", ["kind", "symbol", "t", "price"])

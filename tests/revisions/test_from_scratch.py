@@ -62,11 +62,11 @@ def test_results_are_those_of_a_run_from_scratch(
         same(rows_of(now.tuples(), keys_of(now)), rows_of(wanted.tuples(), keys_of(now)))
 
         old = LOCAL.sql(text, streams={"S": model.path}, version=1, **asked)
-        told = LOCAL.revised(text, 1, streams={"S": model.path}, **asked)
-        before, changes, after = (without_bounds(one.tuples()) for one in (old, told, now))
+        details = LOCAL.revised(text, 1, streams={"S": model.path}, **asked)
+        before, changes, after = (without_bounds(one.tuples()) for one in (old, details, now))
         check_tuples(before, changes, after, list(keys_of(now)))
-        said = LOCAL.revised(text, 1, streams={"S": model.path}, mode=mode, **asked)
-        before, changes, after = (without_bounds(one.segments()) for one in (old, said, now))
+        reported = LOCAL.revised(text, 1, streams={"S": model.path}, mode=mode, **asked)
+        before, changes, after = (without_bounds(one.segments()) for one in (old, reported, now))
         check_segments(before, changes, after, old)
 
 
@@ -121,8 +121,10 @@ def test_a_revision_and_its_reverse_leave_everything_as_it_was(tmp_path: Path) -
     opposite = {"+I": "-D", "-D": "+I", "-U": "+U", "+U": "-U"}
     back = [{**row, "kind": opposite[row["kind"]], "known": None} for row in reversed(rows)]
     LOCAL.revise(model.path, load.revisions, keep=True)
-    told = LOCAL.revise(model.path, pa.Table.from_pylist(back, schema=load.revisions.table.schema), keep=True)
-    assert told.counts["aside"] == 0
+    details = LOCAL.revise(
+        model.path, pa.Table.from_pylist(back, schema=load.revisions.table.schema), keep=True
+    )
+    assert details.counts["aside"] == 0
     text, asked = QUERIES["macd"][1], {"parameters": QUERIES["macd"][2]}
     assert LOCAL.revised(text, 1, streams={"S": model.path}, **asked).tuples().num_rows == 0
     there = LOCAL.revised(text, 1, streams={"S": model.path}, version=2, **asked).tuples()

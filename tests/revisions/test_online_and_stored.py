@@ -51,7 +51,7 @@ QUERIES = {
 
 
 def online(text: str, schema: StreamSchema, lines: list[Line], size: int) -> pa.Table:
-    """Results of a prediction that was told all lines in batches; the halves of a replacement stay together."""
+    """Results of a prediction that was given all lines in batches; the halves of a replacement stay together."""
     spec = PredictSpec.of(schema, horizon=1000.0, error=0)
     kept = {"S": Retention(1_000_000 * SECOND, "op")}
     p = Prediction(Predictor.of(parse(text, {"S": schema}).bind({}), {"S": spec}, retentions=kept))
@@ -67,9 +67,9 @@ def online(text: str, schema: StreamSchema, lines: list[Line], size: int) -> pa.
 
 def stored(text: str, schema: StreamSchema, lines: list[Line], first: int, folder: Path) -> tuple[Any, Any]:
     """Of a model fitted from the first lines, insertions in order of time, and revised by all others; and the revisions."""
-    told: dict[str, Any] = {"key": "id", "time": "t", "model": {"x": "step", "y": "step"}, "error": 0}
+    details: dict[str, Any] = {"key": "id", "time": "t", "model": {"x": "step", "y": "step"}, "error": 0}
     begin = table(lines[:first], schema, None)
-    model = LOCAL.fit(begin, out=folder / "model", keep_tuples=True, **told)
+    model = LOCAL.fit(begin, out=folder / "model", keep_tuples=True, **details)
     if lines[first:]:
         LOCAL.revise(model, table(lines[first:], schema, "kind"), keep=True)
     return LOCAL.sql(text, streams={"S": model.path}).segments(), model
@@ -103,8 +103,8 @@ def test_online_and_stored_say_the_same(name: str, data: st.DataObject, size: in
     instants = np.arange(0.0625, until, 0.29) * SECOND
     one, other = (at(rows, keys, values, instants) for rows in (here, there))
     assert one.keys() == other.keys()
-    for where, said in one.items():
-        assert said == pytest.approx(other[where], rel=1e-7, abs=1e-9), where
+    for where, reported in one.items():
+        assert reported == pytest.approx(other[where], rel=1e-7, abs=1e-9), where
 
 
 def at(
@@ -117,6 +117,6 @@ def at(
         offset = (instants - ref) / SECOND
         for i in np.flatnonzero((offset >= row["lo"]) & (offset < row["hi"])):
             place = (*(row[key] for key in keys), float(instants[i]))
-            assert place not in found, "said twice"
+            assert place not in found, "emitted twice"
             found[place] = [sum(c * offset[i] ** j for j, c in enumerate(row[v])) for v in values]
     return found

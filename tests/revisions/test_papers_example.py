@@ -63,14 +63,14 @@ CHANGELOG = feed([("-U", "IBM", 130, 25.0), ("+U", "IBM", 130, 22.0)])
 
 @pytest.fixture
 def prices(tmp_path: Path) -> Path:
-    """What the feed said first; another symbol is there as well."""
+    """What the feed reported first; another symbol is there as well."""
     rows = [("+I", symbol, minute, price) for minute, price in PRICES.items() for symbol in ("IBM", "SUN")]
     pq.write_table(feed(rows).drop_columns(["kind"]), tmp_path / "prices.parquet")
     pq.write_table(CHANGELOG, tmp_path / "corrections.parquet")
     return tmp_path / "prices.parquet"
 
 
-def said(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
+def reported(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
     assert {row["symbol"] for row in rows} <= {"IBM"}
     return [(str(row["t"])[11:16], row["kind"], row["total"]) for row in rows]
 
@@ -97,9 +97,9 @@ def test_in_a_stored_model(prices: Path, tmp_path: Path) -> None:
         str(prices), key="symbol", time="t", model={"price": "samples"}, points=True, out=tmp_path / "model"
     )
     streams = {"S": model.path}
-    told = session.revise(model, CHANGELOG, keep=True)
-    assert (told.counts["replaced"], told.counts["absorbed"], told.counts["aside"]) == (1, 0, 0)
-    assert said(session.revised(QUERY, 1, streams=streams).tuples().to_pylist()) == EXPECTED
+    details = session.revise(model, CHANGELOG, keep=True)
+    assert (details.counts["replaced"], details.counts["absorbed"], details.counts["aside"]) == (1, 0, 0)
+    assert reported(session.revised(QUERY, 1, streams=streams).tuples().to_pylist()) == EXPECTED
     for mode in MODES:
         answer = session.revised(QUERY, 1, streams=streams, mode=mode)
         assert at_closings(answer.segments().to_pylist()) == EXPECTED
@@ -124,7 +124,7 @@ def test_on_the_command_line(
     query = ("query", QUERY, "--stream", f"S={model}", "--revised-from", 1, "--json", *LOCAL)
     done = run(*query)
     assert done.code == 0, done.err
-    assert said([json.loads(line) for line in done.out.splitlines()]) == EXPECTED
+    assert reported([json.loads(line) for line in done.out.splitlines()]) == EXPECTED
     for mode in MODES:
         done = run(*query, "--segments", "--mode", mode)
         assert done.code == 0, done.err
@@ -156,21 +156,21 @@ def test_through_connection_points(mode: str, results: str | None) -> None:
     at = np.array([130 * MINUTE])
     old = stream.take(np.array([5])).without_empty_groups()
     new = replace(old, models={"price": np.array([[22.0]])})
-    told = reviser.revise({"S": Changed(Regions(stream.keys, at, at + 1), old, new)})
-    assert said(told.tuples().to_pylist()) == EXPECTED
-    (window,) = (flow for flow in told.report.operators if flow.operator.startswith("Window"))
+    details = reviser.revise({"S": Changed(Regions(stream.keys, at, at + 1), old, new)})
+    assert reported(details.tuples().to_pylist()) == EXPECTED
+    (window,) = (flow for flow in details.report.operators if flow.operator.startswith("Window"))
     assert sum(window.modes.values()) == 1
     if mode != "adaptive":
         assert list(window.modes) == [mode if results else "upstream"]
     again = reviser.revise({"S": Changed(Regions(stream.keys, at, at + 1), new, new)})
-    assert len(again.changes) == 0, "what changes nothing is not said"
+    assert len(again.changes) == 0, "what changes nothing is not reported"
 
 
 def test_as_it_was_known(prices: Path, tmp_path: Path) -> None:
     """The correction came at 3:00; asked as of then, sums are of what was known."""
     session = pulse.Session(engine="local")
-    told: dict[str, Any] = {"key": "symbol", "time": "t", "model": {"price": "samples"}, "points": True}
-    model = session.fit(str(prices), out=tmp_path / "model", **told)
+    details: dict[str, Any] = {"key": "symbol", "time": "t", "model": {"price": "samples"}, "points": True}
+    model = session.fit(str(prices), out=tmp_path / "model", **details)
     seen = pa.array([180 * MINUTE] * 2).cast(pa.timestamp("us"))
     session.revise(model, CHANGELOG.append_column("seen", seen), keep=True, known="seen")
     for moment, expected in (("1970-01-01 02:59", 80.0), ("1970-01-01 03:01", 77.0)):

@@ -51,8 +51,8 @@ def test_what_comes_out_of_a_filter(name: str, truth: str, tmp_path: Path) -> No
         keep_tuples=True,
         **asked,
     )
-    told = LOCAL.revise(model, changelog(*given), keep=True)
-    assert told.counts["aside"] == 0
+    details = LOCAL.revise(model, changelog(*given), keep=True)
+    assert details.counts["aside"] == 0
     streams = {"S": model.path}
     if truth == "step":
         text = "select symbol, price from S where price > 20 sample every 1 s"

@@ -56,11 +56,11 @@ def revising(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
                 load = generate_load(
                     table, model.schema, revisions=10, seed=seed + batch, size=(0.3, 0.02)[batch], bad=0.1
                 )
-                told = LOCAL.revise(model, load.revisions, keep=batch == 0)
-                assert told.counts["aside"] == load.bad
+                details = LOCAL.revise(model, load.revisions, keep=batch == 0)
+                assert details.counts["aside"] == load.bad
                 for name in done:
-                    done[name] += told.counts[name]
-                table, model = load.corrected, told.model
+                    done[name] += details.counts[name]
+                table, model = load.corrected, details.model
             names = more.get("names", ("x",))
             return Case(one.random, names, tracks(table, one.kinds, key="k", max_gap=one.gap), model)
 

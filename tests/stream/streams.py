@@ -36,7 +36,7 @@ class World:
     alterable: tuple[str, ...] = ("t", "x", "p")
     fixed: tuple[str, ...] = ("s",)  # neither added nor dropped
     described: tuple[str, ...] = ("s", "t", "x", "p")
-    ordered: bool = False  # an attribute is changed only by what is said of those before it
+    ordered: bool = False  # an attribute is changed only by accents on those before it
     pairing: tuple[str, ...] = ()  # attributes of two values: rows of two streams often have the same
     rows: int = 1  # as many to an accent
 

@@ -52,10 +52,8 @@ class Assessment:
 
     def row(self, what: str) -> str:
         """A line of a table."""
-        said = f"{self.answered:14,.1f} {self.true:14,.1f} {self.outside:7} {self.undefined:7} {self.wrong:7} {self.missed:7}"
-        return (
-            f"{what:52} {said} {self.precision:9.5f} {self.recall:9.5f} {self.certain:9.5f} {self.worst:9.2g}"
-        )
+        reported = f"{self.answered:14,.1f} {self.true:14,.1f} {self.outside:7} {self.undefined:7} {self.wrong:7} {self.missed:7}"
+        return f"{what:52} {reported} {self.precision:9.5f} {self.recall:9.5f} {self.certain:9.5f} {self.worst:9.2g}"
 
     @staticmethod
     def head() -> str:
@@ -96,13 +94,13 @@ def assess_tuples(
     ``truth`` has every instant at which there may be a truth; its value may be missing where it does not hold.
     """
     frame = as_frame(answer)
-    told = pd.DataFrame({key: frame[key] for key in keys})
-    told["t"] = microseconds(frame[time])
-    told["certainty"] = frame["certainty"].astype(str)
+    details = pd.DataFrame({key: frame[key] for key in keys})
+    details["t"] = microseconds(frame[time])
+    details["certainty"] = frame["certainty"].astype(str)
     if value is not None:
-        told["answer"], told["bound"] = frame[value], frame[f"{value}_err"]
-    twice = int(told.duplicated([*keys, "t"]).sum())
-    both = truth.merge(told, on=[*keys, "t"], how="outer", indicator=True)
+        details["answer"], details["bound"] = frame[value], frame[f"{value}_err"]
+    twice = int(details.duplicated([*keys, "t"]).sum())
+    both = truth.merge(details, on=[*keys, "t"], how="outer", indicator=True)
     margin = both["margin"] if "margin" in both else pd.Series(np.inf, both.index)
     known = both["_merge"] != "right_only"
     given = both["_merge"] != "left_only"

@@ -1,4 +1,4 @@
-"""Aggregates across keys that passed a filter, from the tuples, in fractions: who takes part is told by the truth alone.
+"""Aggregates across keys that passed a filter, from the tuples, in fractions: the truth alone decides who takes part.
 
 Times are microseconds. A key's truth is the straight line from tuple to tuple, or the last value (``step``); of equal stamps the
 last rules. On a cell between two neighbouring cuts (tuples, crossings of the threshold) the same keys pass throughout.

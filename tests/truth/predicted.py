@@ -1,7 +1,7 @@
 """What was predicted against what is known afterwards: result segments of a standing query against those of exact models.
 
 The truth is asked without its predicate, as a *measure*: wherever the inputs are there it has a row, with the value and what
-decides. So it can be told apart whether the truth says no or says nothing, and the same measure over the models that were in
+decides. So it can be distinguished whether the truth says no or says nothing, and the same measure over the models that were in
 force says where a prediction could speak at all.
 """
 
@@ -130,8 +130,8 @@ def compare(
     nothing = np.zeros(0, Long)
     none = Curves(nothing, nothing, nothing, {}, {}, np.zeros(0, str))
     for key, true in truth.items():
-        said, able = predicted.get(key, none), spoke.get(key, none)
-        cuts = np.unique(np.concatenate([one for s in (said, true, able) for one in (s.begin, s.end)]))
+        reported, able = predicted.get(key, none), spoke.get(key, none)
+        cuts = np.unique(np.concatenate([one for s in (reported, true, able) for one in (s.begin, s.end)]))
         cuts = cuts[cuts <= until(key)]
         if len(cuts) < 2:
             continue
@@ -139,27 +139,27 @@ def compare(
         real = np.flatnonzero(length > 0.05)  # microseconds: shorter cells are made by rounding
         for place in PLACES:
             t = cuts[real] + length[real] * Long(place)
-            a, b, could = said.row(t), true.row(t), able.row(t) >= 0
+            a, b, could = reported.row(t), true.row(t), able.row(t) >= 0
             both = np.flatnonzero((a >= 0) & (b >= 0))
             found.looked += len(both)
             if value is not None and len(both):
-                _values(found, said, true, a[both], b[both], t[both], (value, bound, rounding))
+                _values(found, reported, true, a[both], b[both], t[both], (value, bound, rounding))
             level = np.full(len(t), np.inf)
             if margin is not None:
                 level[b >= 0] = true.value(margin, b[b >= 0], t[b >= 0]).astype(float)
             sure = np.zeros(len(t), bool)
-            sure[a >= 0] = said.certainty[a[a >= 0]] == "certain"
+            sure[a >= 0] = reported.certainty[a[a >= 0]] == "certain"
             found.certain += int((sure & (b >= 0)).sum())
             found.wrong += int((sure & (b >= 0) & (level < -rounding)).sum())
             found.missed += int(((b >= 0) & could & (a < 0) & (level > rounding)).sum())
     return found
 
 
-def _values(found: Comparison, said: Curves, true: Curves, a: Any, b: Any, t: Any, how: Any) -> None:
+def _values(found: Comparison, reported: Curves, true: Curves, a: Any, b: Any, t: Any, how: Any) -> None:
     value, bound, rounding = how
     wanted = true.value(value, b, t)
-    off = np.abs(said.value(value, a, t) - wanted).astype(float)
-    err = said.err[value][a]
+    off = np.abs(reported.value(value, a, t) - wanted).astype(float)
+    err = reported.err[value][a]
     found.beyond_err += int((off > err * (1 + 1e-9) + rounding).sum())
     some = err > rounding
     found.used = max(found.used, float((off[some] / err[some]).max(initial=0.0)))

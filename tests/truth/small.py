@@ -25,8 +25,10 @@ def fitted(rows: Rows, names: str = "k t x", *, truth: str = "linear", **asked: 
     key = [name for name in columns if name in ("k", "id", "symbol")]
     kept = {"keep": "run"} if "run" in columns else {}
     model = {name: truth for name in columns if name not in ("t", "run", *key)}
-    told: dict[str, Any] = {"error": 0, **kept, **asked}
-    return pulse.Session(engine="local").fit(pa.table(data), key=key or None, time="t", model=model, **told)
+    details: dict[str, Any] = {"error": 0, **kept, **asked}
+    return pulse.Session(engine="local").fit(
+        pa.table(data), key=key or None, time="t", model=model, **details
+    )
 
 
 def ask(text: str, session: Any = None, *, possible: bool = False, **bound: Any) -> Any:

@@ -15,7 +15,6 @@ from pulse.core.expression import Column, Comparison, Constant
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.windows.extremum import Extremum
-from pulse.operators.windows.on_grid import extremum_samples
 
 OBJECTS = Objects(20_000, 8, rate=500.0)
 LEVEL = float(np.median(OBJECTS.stream_tuples.x[OBJECTS.stream_tuples.id == 0]))  # one that an object passes
@@ -59,8 +58,7 @@ def test_a_filter_that_misses_what_is_possible() -> None:
 def test_a_minimum() -> None:
     size = 6 * SECOND
     relation = OBJECTS.relation
-    columns = Extremum("min", "x", "low", size).columns(relation.columns)
-    made = extremum_samples(relation, "min", "x", "low", size, SECOND, columns)
+    made = Extremum("min", "x", "low", size).samples(relation, SECOND)
     found = judged_minimum(made, "low", OBJECTS, size, len(made))
     assert 0.9 < found.recall <= 1.0
     with pytest.raises(ValueError, match="more than it certifies"):

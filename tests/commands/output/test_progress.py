@@ -35,12 +35,12 @@ def on_a_terminal(*command: str, **environment: str) -> bytes:
         env={**known, "TERM": "xterm-256color", **environment},
     ) as running:
         os.close(theirs)
-        said = b""
+        reported = b""
         while chunk := _read(ours):
-            said += chunk
+            reported += chunk
         os.close(ours)
-        assert running.wait(60) == 0, said
-    return said
+        assert running.wait(60) == 0, reported
+    return reported
 
 
 def _read(terminal: int) -> bytes:
@@ -51,15 +51,15 @@ def _read(terminal: int) -> bytes:
 
 
 def test_a_terminal_shows_how_far_the_work_is_in_colour() -> None:
-    said = on_a_terminal("-c", WORKING)
-    assert b"1 of 2 pieces" in said
-    assert COLOUR.search(said)
+    reported = on_a_terminal("-c", WORKING)
+    assert b"1 of 2 pieces" in reported
+    assert COLOUR.search(reported)
 
 
 def test_no_color_is_heeded() -> None:
-    said = on_a_terminal("-c", WORKING, NO_COLOR="1")
-    assert b"1 of 2 pieces" in said
-    assert not COLOUR.search(said)
+    reported = on_a_terminal("-c", WORKING, NO_COLOR="1")
+    assert b"1 of 2 pieces" in reported
+    assert not COLOUR.search(reported)
 
 
 def test_a_terminal_that_cannot_draw_over_a_line_is_left_alone() -> None:
@@ -68,9 +68,9 @@ def test_a_terminal_that_cannot_draw_over_a_line_is_left_alone() -> None:
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_help_and_results_are_plain_on_a_terminal_too(environment: dict[str, str]) -> None:
-    said = on_a_terminal("-m", "pulse.cli", "--help", **environment)
-    assert b"Exit codes:" in said
-    assert b"\x1b" not in said
+    reported = on_a_terminal("-m", "pulse.cli", "--help", **environment)
+    assert b"Exit codes:" in reported
+    assert b"\x1b" not in reported
 
 
 def test_off_a_terminal_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

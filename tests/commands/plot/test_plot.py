@@ -24,7 +24,7 @@ def is_png(path: Path) -> bool:
     return path.read_bytes().startswith(b"\x89PNG")
 
 
-def told(run: Run, *arguments: object) -> dict[str, Any]:
+def details(run: Run, *arguments: object) -> dict[str, Any]:
     """What a command says to programs."""
     done = run(*arguments, "--json")
     assert (done.code, done.err) == (0, "")
@@ -60,12 +60,12 @@ def test_a_model_for_programs(run: Run, stored: Model, tmp_path: Path) -> None:
     pq.write_table(ticks(), tmp_path / "ticks.parquet")
     batch = stored.read(key="b")
     asked = ("plot", "model", stored.path, "--key", "b", "--tuples", tmp_path / "ticks.parquet")
-    found = told(run, *asked, "--out", tmp_path / "b.png")
+    found = details(run, *asked, "--out", tmp_path / "b.png")
     assert (found["keys"], found["segments"], found["tuples"]) == (1, len(batch), 60)
     assert (found["attributes"], found["version"]) == (["price"], 1)
     assert found["largest_error"] == {"price": float(batch.err("price").max())}
     assert (found["from"], found["to"]) == ("2020-09-13T12:26:40.000000Z", "2020-09-13T12:27:39.000000Z")
-    few = told(run, "plot", "model", stored.path, "--keys", 2, "--out", tmp_path / "few.html")
+    few = details(run, "plot", "model", stored.path, "--keys", 2, "--out", tmp_path / "few.html")
     assert (few["keys"], few["tuples"]) == (2, None)
 
 
@@ -91,16 +91,16 @@ def test_an_answer(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_an_answer_for_programs(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path) -> None:
     wanted = local().sql(MACD, streams={"S": stored}, short=4, long=12, possible=True).to_arrow()
-    found = told(run, "plot", "query", MACD, *s, *PARAMETERS, "--possible", "--out", tmp_path / "a.png")
+    found = details(run, "plot", "query", MACD, *s, *PARAMETERS, "--possible", "--out", tmp_path / "a.png")
     assert (found["query"], found["parameters"]) == (MACD, {"short": 4, "long": 12})
     assert found["rows"] == wanted.num_rows == sum(found["certainty"].values())
     assert found["certainty"]["possible"] == wanted.column("certainty").to_pylist().count("possible")
     assert found["largest_error"] == {"diff": max(wanted.column("diff_err").to_pylist())}
     high = "select symbol, price from S where price > 20"
-    asked = told(run, "plot", "query", high, *s, "--segments", "--key", "a", "--out", tmp_path / "h.svg")
+    asked = details(run, "plot", "query", high, *s, "--segments", "--key", "a", "--out", tmp_path / "h.svg")
     assert asked["from"] < asked["to"]
     none = "select symbol, price from S where price > 1e9"
-    empty = told(run, "plot", "query", none, *s, "--segments", "--out", tmp_path / "n.svg")
+    empty = details(run, "plot", "query", none, *s, "--segments", "--out", tmp_path / "n.svg")
     assert (empty["rows"], empty["from"], empty["largest_error"]) == (0, None, {"price": None})
 
 
@@ -122,7 +122,7 @@ def test_a_sweep_for_programs_and_a_summary_that_says_what_was_asked(
 ) -> None:
     grid = ("--param", "short=2,4", "--param", "long=8:16:4")
     asked = ("plot", "sweep", MACD, *s, *grid, "--value", "ranges")
-    found = told(run, *asked, "--out", tmp_path / "a.png")
+    found = details(run, *asked, "--out", tmp_path / "a.png")
     assert (found["query"], found["variants"], found["value"]) == (MACD, 6, "ranges")
     assert found["parameters"] == {"short": [2, 4], "long": [8, 12, 16]}
     assert 0 <= found["smallest"] <= found["largest"]
@@ -130,7 +130,7 @@ def test_a_sweep_for_programs_and_a_summary_that_says_what_was_asked(
         written = tmp_path / f"summary.{kind}"
         assert run("sweep", MACD, *s, *grid, "--summary", written).code == 0
         out = tmp_path / f"{kind}.html"
-        again = told(run, "plot", "sweep", written, "--value", "ranges", "--out", out)
+        again = details(run, "plot", "sweep", written, "--value", "ranges", "--out", out)
         assert again["query"] == query
         assert {name: again[name] for name in ("parameters", "largest")} == {
             name: found[name] for name in ("parameters", "largest")
@@ -146,7 +146,7 @@ def test_lineage(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path) ->
     with_model = ("--row", 1, "--model", f"S={stored.path}")
     assert run("plot", "lineage", high, *with_model, "--out", tmp_path / "curves.html").code == 0
     check_page((tmp_path / "curves.html").read_text(encoding="utf-8"))
-    found = told(run, "plot", "lineage", high, *with_model, "--out", tmp_path / "again.png")
+    found = details(run, "plot", "lineage", high, *with_model, "--out", tmp_path / "again.png")
     assert (found["row"], found["causes"], found["keys"]) == (1, 1, 1)
     assert found["segments"]["S"] > 0
     assert found["error"]["price"] <= 0.3
@@ -191,11 +191,11 @@ def test_tracks_of_pairs_are_drawn_and_listed(run: Run, tmp_path: Path) -> None:
     assert row.split()[-2:] == ["100", "%"]
     assert count.endswith("; the 1 longest are shown (--most)")
     assert len(check_page((tmp_path / "map.html").read_text(encoding="utf-8")).all("td")) == 6
-    said = told(run, *asked, "--out", tmp_path / "map.png")
-    assert (said["keys"], said["together"], len(said["pairs"])) == (8, 28, 1)
-    assert set(said["largest_error"]) == {"x", "y"}
-    assert said["pairs"][0]["certain"] == 1.0
-    assert said["from"] == said["pairs"][0]["from"] == "2020-09-13T12:26:40.000000Z"
+    reported = details(run, *asked, "--out", tmp_path / "map.png")
+    assert (reported["keys"], reported["together"], len(reported["pairs"])) == (8, 28, 1)
+    assert set(reported["largest_error"]) == {"x", "y"}
+    assert reported["pairs"][0]["certain"] == 1.0
+    assert reported["from"] == reported["pairs"][0]["from"] == "2020-09-13T12:26:40.000000Z"
     for name, table, expected in (
         (
             "strange",
@@ -209,7 +209,7 @@ def test_tracks_of_pairs_are_drawn_and_listed(run: Run, tmp_path: Path) -> None:
         refused(run("plot", "tracks", tmp_path / "vessels", *pairs), expected)
 
 
-def test_a_wild_position_is_outside_the_map_and_said(run: Run, tmp_path: Path) -> None:
+def test_a_wild_position_is_outside_the_map_and_reported(run: Run, tmp_path: Path) -> None:
     """Keys are printed as they are, without separators between their digits."""
     table = vessels()
     wild = pa.table(
@@ -239,8 +239,8 @@ def test_a_wild_position_is_outside_the_map_and_said(run: Run, tmp_path: Path) -
     assert done.out.splitlines()[1] == (
         "2 segments of 1 track lead outside the map: 229988000; --whole draws them, too"
     )
-    assert told(run, *asked, tmp_path / "b.png")["outside"] == {"segments": 2, "keys": [229_988_000]}
-    assert told(run, *asked, tmp_path / "c.png", "--whole")["outside"] == {"segments": 0, "keys": []}
+    assert details(run, *asked, tmp_path / "b.png")["outside"] == {"segments": 2, "keys": [229_988_000]}
+    assert details(run, *asked, tmp_path / "c.png", "--whole")["outside"] == {"segments": 0, "keys": []}
     page = tmp_path / "map.html"
     assert run(*asked, page).code == 0
     assert "2 segments of 1 track lead outside the map: 229988000." in page.read_text(encoding="utf-8")

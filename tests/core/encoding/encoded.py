@@ -17,9 +17,9 @@ def parts_of(data: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(data[8:end]), data[end + -length % 8 :]
 
 
-def put_together(told: dict[str, Any], buffers: bytes) -> bytes:
+def put_together(details: dict[str, Any], buffers: bytes) -> bytes:
     """What :func:`parts_of` took apart."""
-    text = json.dumps(told).encode()
+    text = json.dumps(details).encode()
     return len(text).to_bytes(8, "little") + text + bytes(-len(text) % 8) + buffers
 
 

@@ -156,12 +156,12 @@ STATE = [Pair(Seen(Name("a"), (1, 2)), {"x": 0.5}), Pair(Name("b"), {}), Pair(No
 
 def changed(path: tuple[Any, ...], value: Any) -> bytes:
     """The state's bytes with one entry of their tree exchanged."""
-    told, buffers = parts_of(encode(SOUND, STATE))
-    at = told
+    details, buffers = parts_of(encode(SOUND, STATE))
+    at = details
     for step in path[:-1]:
         at = at[step]
     at[path[-1]] = value
-    return put_together(told, buffers)
+    return put_together(details, buffers)
 
 
 def paths(tree: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -193,9 +193,9 @@ def test_no_entry_of_the_tree_can_be_anything(value: Any) -> None:
 
 def test_refusals_name_the_place_and_what_was_expected() -> None:
     form = form_of("seen", Seen, REGISTRY)
-    told, buffers = parts_of(encode(form, Seen(Name("a"), (1, 2))))
-    good = json.dumps(told)
-    for old, new, said in [
+    details, buffers = parts_of(encode(form, Seen(Name("a"), (1, 2))))
+    good = json.dumps(details)
+    for old, new, reported in [
         ('"state": [[0], [2, null, [1, 2]]', '"state": [[1], [2, null, [1, 2]]', r"at seen\.name: expected one of 1 of name"),
         ("[1, 2]", '[1, "2"]', r"at seen\.times\[\]: expected int, got '2'"),
         ("[2, null, [1, 2]]", "[3, null, [1, 2]]", r"at seen\.times\[\]: expected 3 entries, got 2"),
@@ -203,7 +203,7 @@ def test_refusals_name_the_place_and_what_was_expected() -> None:
         ('["a"]]}', '["c"]]}', r"at seen\.kind: expected one of 'a', 'b', got 'c'"),
     ]:  # fmt: skip
         assert old in good, (old, good)
-        with pytest.raises(StateEncodingError, match=said):
+        with pytest.raises(StateEncodingError, match=reported):
             decode(form, put_together(json.loads(good.replace(old, new)), buffers))
 
 

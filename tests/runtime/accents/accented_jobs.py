@@ -82,10 +82,10 @@ def files(folder: Path, table: pa.Table, cuts: Iterable[int]) -> Path:
 
 def the_job(folder: Path, query: str = MACD, **more: Any) -> Job:
     """A job on the ticks in ``folder / in``; ``stream`` says more of them."""
-    told = more.pop("stream", {})
+    details = more.pop("stream", {})
     # No tick lies just at the bound.
     stream = of_files(key="symbol", model={"price": "step"}, error="1.1%", horizon="20 s")
-    return job_on(folder, query, {"S": {**stream, **told}}, **more)
+    return job_on(folder, query, {"S": {**stream, **details}}, **more)
 
 
 def replace_sink(job: Job, path: Path) -> Job:
@@ -131,8 +131,8 @@ def predictors_of(folder: Path, queries: Mapping[str, tuple[str, Mapping[str, An
     found = {}
     for name, (query, more) in queries.items():
         for where, accents in (("rows", "accent"), ("log", "x.jsonl")):
-            told = {**more, "accents": accents}
-            found[f"{name} {where}"] = predictor_of(the_job(folder, query, stream=told))
+            details = {**more, "accents": accents}
+            found[f"{name} {where}"] = predictor_of(the_job(folder, query, stream=details))
         bare = {key: one for key, one in more.items() if key in ("model", "columns")}
         found[f"{name} none"] = predictor_of(the_job(folder, query, stream=bare))
     return found

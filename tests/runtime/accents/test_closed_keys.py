@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -33,6 +33,7 @@ from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES
 from pulse.runtime.predict.stages import ValidateStage
+from tests.effort import examples
 from tests.runtime.accents.accented_jobs import files
 from tests.runtime.execution.asking import SECOND, START
 from tests.runtime.jobs.running_jobs import final, job_on, of_files, ran
@@ -115,9 +116,9 @@ def streams(draw: st.DrawFn) -> Stream:
 
 
 def the_job(folder: Path, kind: str, query: str, accents: str, **more: Any) -> Job:
-    told = {"revisions": more.pop("revisions")} if "revisions" in more else {}
+    details = {"revisions": more.pop("revisions")} if "revisions" in more else {}
     model = {"key": "k", "model": {"x": kind}, "error": 0.25, "horizon": f"{HORIZON} s"}
-    stream = of_files(accents=accents, **model, **told)
+    stream = of_files(accents=accents, **model, **details)
     return job_on(folder, query, {"S": stream}, lateness="100 s", **more)
 
 
@@ -135,8 +136,8 @@ def table_of(elements: list[Element], *, inside: bool) -> pa.Table:
 
 def lines_of(stream: Stream) -> list[list[str]]:
     """Punctuation by batch as lines of a log, which come before rows: each comes with the batch after its own, or a last one."""
-    told = [[one.text for one in batch if one.text is not None] for batch in stream.batches()]
-    return [[], *told]
+    details = [[one.text for one in batch if one.text is not None] for batch in stream.batches()]
+    return [[], *details]
 
 
 def batches(stream: Stream, *, inside: bool) -> list[tuple[pa.Table, list[str]]]:
@@ -146,7 +147,7 @@ def batches(stream: Stream, *, inside: bool) -> list[tuple[pa.Table, list[str]]]
     return list(zip([*tables, table_of([], inside=False)], lines_of(stream), strict=True))
 
 
-def heard(
+def received(
     predictor: Predictor,
     stream: Stream,
     *,
@@ -193,13 +194,13 @@ def compared(stream: Stream, kind: str, function: str, found: dict[Any, Any]) ->
         second = Fraction(step, 2) + Fraction(137, 1000)
         if not all(stream.known(key, second) for key in KEYS):
             continue
-        told = [stream.truth(key, kind, second) for key in KEYS]
-        values, row = [one for one in told if one is not None], found.get((FIRST + step,))
-        assert (row is None) == (not values), (float(second), row, told)
+        details = [stream.truth(key, kind, second) for key in KEYS]
+        values, row = [one for one in details if one is not None], found.get((FIRST + step,))
+        assert (row is None) == (not values), (float(second), row, details)
         if row is not None:
-            assert row[0] == "certain", (float(second), row, told)
+            assert row[0] == "certain", (float(second), row, details)
             bound = Fraction(len(values) if function == "sum" else 1, 4) + Fraction(1, 10**5)
-            assert abs(Fraction(row[1]) - OVER_KEYS[function](values)) <= bound, (float(second), row, told)
+            assert abs(Fraction(row[1]) - OVER_KEYS[function](values)) <= bound, (float(second), row, details)
         count += 1
     return count
 
@@ -236,7 +237,7 @@ def test_a_closed_key_leaves_no_doubt(predictors: Predictors, accents: str) -> N
         text = Element("a", elements[at - 1].second, text=closing("a", since))
         stream = Stream([*elements[:at], text, *elements[at:]], cuts, frozenset("ac"))
         for name in (("linear", "max", accents), ("step", "max", accents), ("revised", accents)):
-            found = heard(predictors[name], stream, inside=accents == "accent")
+            found = received(predictors[name], stream, inside=accents == "accent")
             assert compared(stream, "step", "max", found) == 44
 
 
@@ -246,7 +247,7 @@ def test_the_end_of_all_times_closes_all_keys(predictors: Predictors, accents: s
     elements = [Element(key, second, 1.0) for second in (0, 4, 8) for key in "ab"]
     text = f"[t > '{format_instant(START + 8 * SECOND)}']"
     stream = Stream([*elements, Element("a", 8, text=text)], [], frozenset("abc"))
-    found = heard(predictors["linear", "max", accents], stream, inside=accents == "accent")
+    found = received(predictors["linear", "max", accents], stream, inside=accents == "accent")
     assert compared(stream, "linear", "max", found) == 48
     assert max(step for (step,) in found) == FIRST + 15
 
@@ -261,7 +262,7 @@ def test_a_key_is_closed_once_no_tuple_can_come_before_what_is_excluded(
     predictor, inside = predictors["linear", "max", accents], accents == "accent"
     for lateness, certain in ((2 * SECOND, True), (LATENESS, False)):
         stream = Stream(elements, [5, 6, 7, 8, 9], frozenset("ac"))
-        found = heard(predictor, stream, inside=inside, lateness=lateness)
+        found = received(predictor, stream, inside=inside, lateness=lateness)
         steps = range(FIRST + 14, FIRST + 40)
         assert {found[step,] for step in steps} == {("certain" if certain else "likely", 1.0)}
 
@@ -273,8 +274,8 @@ def test_a_key_is_closed_once_no_tuple_can_come_before_what_is_excluded(
     accents=st.sampled_from(["accent", "x.log"]),
     restarting=st.booleans(),
 )
-@settings(
-    max_examples=60,
+@examples(
+    60,
     phases=[Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -283,10 +284,10 @@ def test_any_closed_keys(
 ) -> None:
     """Whatever the silences, the batches and where punctuation stands; also if the job ends after every batch."""
     predictor = predictors[kind, function, accents]
-    found = heard(predictor, stream, inside=accents == "accent", restarting=restarting)
+    found = received(predictor, stream, inside=accents == "accent", restarting=restarting)
     compared(stream, kind, function, found)
     if kind == "linear" and function == "max":
-        found = heard(predictors["revised", accents], stream, inside=accents == "accent")
+        found = received(predictors["revised", accents], stream, inside=accents == "accent")
         compared(stream, kind, function, found)
 
 
@@ -296,8 +297,8 @@ def test_any_closed_keys(
     function=st.sampled_from(sorted(OVER_KEYS)),
     accents=st.sampled_from(["accent", "x.log"]),
 )
-@settings(
-    max_examples=20,
+@examples(
+    20,
     phases=[Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -336,9 +337,9 @@ def test_tuples_of_a_closed_key_confirm_what_was_and_those_of_others_suffice_for
     assert last["a",] > START + 1000 * END * SECOND
 
 
-@pytest.mark.parametrize("told", [{}, {"revisions": "2 min"}])
+@pytest.mark.parametrize("details", [{}, {"revisions": "2 min"}])
 def test_an_alert_of_a_key_that_is_closed_with_its_last_tuples_holds(
-    tmp_path: Path, told: dict[str, str]
+    tmp_path: Path, details: dict[str, str]
 ) -> None:
     """What its tuples confirm is confirmed, though the key is let go of in the same batch; others are predicted on."""
     elements = [Element(key, second, x) for second, x in ((0, 0.0), (4, 9.0), (6, 9.0)) for key in "ab"]
@@ -346,7 +347,7 @@ def test_an_alert_of_a_key_that_is_closed_with_its_last_tuples_holds(
     files(tmp_path / "in", table_of(elements, inside=True), [2])
     query = "select k, x from S where x > 5"
     sink = {"kind": "alert", "path": "alerts"}
-    run_local(the_job(tmp_path, "step", query, "accent", checkpoint="checkpoint", sink=sink, **told))
+    run_local(the_job(tmp_path, "step", query, "accent", checkpoint="checkpoint", sink=sink, **details))
     lines = (tmp_path / "alerts" / "batch=1.jsonl").read_text().splitlines()
     found = {one["k"]: one for one in map(json.loads, lines)}
     assert {key: one["alert"] for key, one in found.items()} == {"a": "holds", "b": "holds"}

@@ -42,16 +42,16 @@ def predictors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]
 def test_an_output_without_the_key_moves_once_all_declared_keys_have(
     predictors: dict[str, Predictor], place: str
 ) -> None:
-    data, said = ticks(60), []
+    data, reported = ticks(60), []
     for i, key in enumerate(("s0", "s1", "s2")):
         data = split(data, at(20 + 5 * i), key=key)
-        said.append((at(20 + 5 * i), f"[[symbol = '{key}', alter(price, y / 4)]]"))
+        reported.append((at(20 + 5 * i), f"[[symbol = '{key}', alter(price, y / 4)]]"))
     run, plain = Run(predictors[f"top of three {place}"]), Run(predictors["top none"])
     if place == "rows":
-        for one in cut(marked(data, said), [50, 70, 71, 90]):
+        for one in cut(marked(data, reported), [50, 70, 71, 90]):
             run.take({"S": one})
     else:
-        run.take({"S": data}, {"S": [f"{format_instant(when)} {text}" for when, text in said]})
+        run.take({"S": data}, {"S": [f"{format_instant(when)} {text}" for when, text in reported]})
     plain.take({"S": ticks(60)})
     expected = {
         key: (one[0], one[1] / 4 if late(key[0], at(30)) else one[1])
@@ -61,7 +61,7 @@ def test_an_output_without_the_key_moves_once_all_declared_keys_have(
     # Without the promise the output waits for keys that may come.
     waiting = Run(predictors[f"top {place}"])
     if place == "rows":
-        waiting.take({"S": marked(data, said)})
+        waiting.take({"S": marked(data, reported)})
         assert close(final(waiting.changes, (), "top"), final(plain.changes, (), "top"))
 
 

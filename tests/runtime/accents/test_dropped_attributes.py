@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import pulse
 from pulse.core.time import format_instant
+from tests.effort import examples
 from tests.runtime.execution.asking import SECOND, START, local
 
 END = 24
@@ -31,13 +32,13 @@ class Stream:
 
     def absent(self, key: str, second: Fraction | int) -> bool:
         """Whether tuples of the key lack ``x``, the last accent that speaks of it at or before then says."""
-        said = [added for at, whose, added in self.accents if at <= second and whose in (None, key)]
-        return bool(said) and not said[-1]
+        reported = [added for at, whose, added in self.accents if at <= second and whose in (None, key)]
+        return bool(reported) and not reported[-1]
 
     def drops(self, key: str) -> list[int]:
         """When ``x`` goes."""
-        told = [at for at, whose, added in self.accents if whose in (None, key) and not added]
-        return [at for at in told if not self.absent(key, Fraction(2 * at - 1, 2))]
+        details = [at for at, whose, added in self.accents if whose in (None, key) and not added]
+        return [at for at in details if not self.absent(key, Fraction(2 * at - 1, 2))]
 
     def log(self) -> list[str]:
         """As a fit takes it."""
@@ -130,7 +131,7 @@ def compared(stream: Stream, kind: str, model: Any, session: pulse.Session) -> i
 
 
 def at_once(kind: str) -> Stream:
-    """The plainest case: gone at 5, back at 10, told again at 15."""
+    """The plainest case: gone at 5, back at 10, stated again at 15."""
     tuples = [("a", s, None if 5 <= s < 10 else 7.0 + s, 1.0 * s) for s in (0, 2, 4, 6, 8, 15, 20)]
     return Stream([*tuples, ("b", 24, 1.0, 1.0)], [(5, None, False), (10, None, True)])
 
@@ -155,7 +156,7 @@ def test_windows_see_nothing_there_either(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["step", "linear"])
 @given(stream=streams(), rows=st.integers(1, 8))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_drops_and_adds_in_process(tmp_path: Path, kind: str, stream: Stream, rows: int) -> None:
     """Of files, whatever their row groups, and of tables."""
     compared(stream, kind, fitted(stream, kind, local(), tmp_path, rows), local())
@@ -164,7 +165,7 @@ def test_any_drops_and_adds_in_process(tmp_path: Path, kind: str, stream: Stream
 
 @pytest.mark.parametrize("kind", ["step", "linear"])
 @given(stream=streams())
-@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_drops_and_adds_on_spark(tmp_path: Path, spark: SparkSession, kind: str, stream: Stream) -> None:
     session = pulse.Session(spark=spark)
     compared(stream, kind, fitted(stream, kind, session, tmp_path, 3), session)

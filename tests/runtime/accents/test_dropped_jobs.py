@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -28,6 +28,7 @@ from pulse.runtime.predict.spark_driver import runs_in_buckets
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES
 from pulse.runtime.predict.stages import SingleStage, ValidateStage
+from tests.effort import examples
 from tests.runtime.accents.accented_jobs import files
 from tests.runtime.accents.test_dropped_attributes import END, KEYS, Stream, at_once, streams
 from tests.runtime.execution.asking import SECOND, START
@@ -121,7 +122,7 @@ def batches(stream: Stream, cuts: list[int], *, late_log: bool = False) -> list[
     return logged(stream, cut(inserted(stream), cuts), late_log=late_log)
 
 
-def heard(
+def received(
     predictor: Predictor, some: list[Batch], lateness: int, *, restarting: bool = False
 ) -> dict[Any, Any]:
     """What holds after all batches; ``restarting``: the job ends after each of them, and goes on from what it kept."""
@@ -184,7 +185,7 @@ def test_between_a_drop_and_the_first_tuple_that_has_it_again_there_is_nothing(
     stream = at_once(kind)
     for lateness, late_log in itertools.product((0, 100 * SECOND), (False, True)):
         some = batches(stream, cuts, late_log=late_log)
-        assert compared(stream, kind, heard(predictors[kind, PLAIN], some, lateness)) >= 80
+        assert compared(stream, kind, received(predictors[kind, PLAIN], some, lateness)) >= 80
 
 
 def compared_over_keys(
@@ -197,15 +198,15 @@ def compared_over_keys(
         second = Fraction(step, 2) + Fraction(137, 1000)
         if any(predicted(stream, key, second) for key in KEYS):
             continue
-        told = [stream.truth(key, "x", kind, second) for key in KEYS]
-        values, row = [one for one in told if one is not None], found.get((FIRST + step,))
+        details = [stream.truth(key, "x", kind, second) for key in KEYS]
+        values, row = [one for one in details if one is not None], found.get((FIRST + step,))
         if values and (row is None or row[0] != "certain") and lost(second):
             continue
-        assert (row is None) == (not values), (float(second), row, told)
+        assert (row is None) == (not values), (float(second), row, details)
         if row is not None:
-            assert row[0] == "certain", (float(second), row, told)
+            assert row[0] == "certain", (float(second), row, details)
             off = abs(Fraction(row[1]) - max(values))
-            assert off <= Fraction(1, 2) + Fraction(1, 10**5), (second, row, told)
+            assert off <= Fraction(1, 2) + Fraction(1, 10**5), (second, row, details)
         count += 1
     return count
 
@@ -214,7 +215,7 @@ def lost_to_silence(stream: Stream, some: list[Batch], second: Fraction) -> bool
     """Whether an aggregate over keys is final at an instant before the tuples tell of it, without lateness or a history.
 
     A model reaches half a horizon (3 s) beyond its key's newest tuple at least. Where the watermark has passed its end, and
-    neither a tuple nor a drop has told more of the key, what was predicted since that tuple is taken back. Once the watermark is
+    neither a tuple nor a drop has shown more of the key, what was predicted since that tuple is taken back. Once the watermark is
     2 s (the engine's grace for rounding) past the instant, the result there is final: it stays in doubt, or there is none.
     """
     reached = list(itertools.accumulate((newest_of(rows) for rows, _ in some), max))
@@ -241,8 +242,8 @@ def lost_to_silence(stream: Stream, some: list[Batch], second: Fraction) -> bool
 
 @pytest.mark.parametrize("kind", ["step", "linear"])
 @given(data=st.data(), stream=streams(), late_log=st.booleans(), lateness=st.sampled_from([0, 3, 100]))
-@settings(
-    max_examples=40,
+@examples(
+    40,
     phases=[Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -261,12 +262,12 @@ def test_any_drops_and_adds(
     """
     cuts = sorted(data.draw(st.sets(st.integers(1, len(stream.tuples)), max_size=4)))
     some = batches(stream, cuts, late_log=late_log)
-    compared(stream, kind, heard(predictors[kind, PLAIN], some, lateness * SECOND))
-    found = heard(predictors[kind, MAX], some, 0)
+    compared(stream, kind, received(predictors[kind, PLAIN], some, lateness * SECOND))
+    found = received(predictors[kind, MAX], some, 0)
     compared_over_keys(stream, kind, found, lambda second: lost_to_silence(stream, some, second))
     for span in (LONG, SHORT):
-        compared(stream, kind, heard(predictors[kind, PLAIN, span], some, lateness * SECOND))
-    compared_over_keys(stream, kind, heard(predictors[kind, MAX, LONG], some, 0))
+        compared(stream, kind, received(predictors[kind, PLAIN, span], some, lateness * SECOND))
+    compared_over_keys(stream, kind, received(predictors[kind, MAX, LONG], some, 0))
 
 
 @pytest.mark.parametrize("kind", ["step", "linear"])
@@ -277,7 +278,7 @@ def test_a_key_that_lacks_it_takes_no_part_and_casts_no_doubt(predictors: Predic
     for cuts in ([], [4, 8, 12], list(range(1, len(tuples)))):
         for span in ((), (LONG,), (SHORT,)):
             some = batches(stream, cuts)
-            assert compared_over_keys(stream, kind, heard(predictors[kind, MAX, *span], some, 0)) == 40
+            assert compared_over_keys(stream, kind, received(predictors[kind, MAX, *span], some, 0)) == 40
 
 
 @pytest.mark.parametrize("kind", ["step", "linear"])
@@ -286,7 +287,7 @@ def test_windows_over_the_hole_have_no_result(predictors: Predictors, kind: str)
     for cuts in ([], [1, 2, 3, 4, 5, 6]):
         for span in ((), (LONG,), (SHORT,)):
             some = batches(at_once(kind), cuts)
-            found = heard(predictors[kind, WINDOWS, *span], some, 0)
+            found = received(predictors[kind, WINDOWS, *span], some, 0)
             seconds = {(step - FIRST) / 2 for key, step in found if key == "a" and step < FIRST + 40}
             assert seconds == {one / 2 for one in range(40) if 4 <= one < 2 * last or one >= 34}
 
@@ -314,21 +315,21 @@ def changelog(draw: st.DrawFn, stream: Stream, within: int) -> list[list[Row]]:
         chosen = draw(st.lists(st.sampled_from(free), max_size=3, unique=True)) if free else []
         extra += [(key, second, draw(st.sampled_from([1.0, 5.0])), 1.0) for second in chosen]
     whole = sorted([*stream.tuples, *extra], key=lambda one: one[1])
-    said: list[tuple[float, list[Row]]] = []
+    reported: list[tuple[float, list[Row]]] = []
     for i, one in enumerate(whole):
         fates = ["on time", "on time", "late", "wrong"] if one[2] is not None else ["on time"]
         fate = "gone" if one in extra else draw(st.sampled_from(fates))
         wrong = (*one[:2], (one[2] or 0.0) + draw(st.sampled_from([0.0, 4.0, -6.0])), one[3])
         last = max(j for j, other in enumerate(whole) if other[1] <= one[1] + within)
         later = draw(st.integers(i, last)) + draw(st.sampled_from([0.25, 0.75]))
-        said.append((later if fate == "late" else i, [("+I", wrong if fate == "wrong" else one)]))
+        reported.append((later if fate == "late" else i, [("+I", wrong if fate == "wrong" else one)]))
         if fate == "wrong":
-            said.append((later, [("-U", wrong), ("+U", one)]))
+            reported.append((later, [("-U", wrong), ("+U", one)]))
         elif fate == "gone":
-            said.append((later, [("-D", one)]))
-    said.sort(key=lambda pair: pair[0])
-    cuts = sorted(draw(st.sets(st.integers(1, len(said)), max_size=6)))
-    return [[row for _, rows in part for row in rows] for part in cut(said, cuts)]
+            reported.append((later, [("-D", one)]))
+    reported.sort(key=lambda pair: pair[0])
+    cuts = sorted(draw(st.sets(st.integers(1, len(reported)), max_size=6)))
+    return [[row for _, rows in part for row in rows] for part in cut(reported, cuts)]
 
 
 def settled_before(stream: Stream, some: list[Batch], key: str, second: Fraction) -> bool:
@@ -350,8 +351,8 @@ def settled_before(stream: Stream, some: list[Batch], key: str, second: Fraction
 
 @pytest.mark.parametrize("kind", ["step", "linear"])
 @given(case=corrected(), restarting=st.booleans())
-@settings(
-    max_examples=60,
+@examples(
+    60,
     phases=[Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -364,10 +365,10 @@ def test_any_revisions_of_tuples_around_drops(
     """What holds at last is what the corrected tuples tell, whatever came first; also if the job ends after every batch."""
     stream, some = case
     for span, lateness in itertools.product((LONG, SHORT), (0, 100 * SECOND)):
-        found = heard(predictors[kind, PLAIN, span], some[span], lateness, restarting=restarting)
+        found = received(predictors[kind, PLAIN, span], some[span], lateness, restarting=restarting)
         settled = partial(settled_before, stream, some[span]) if (span, lateness) == (SHORT, 0) else never
         compared(stream, kind, found, settled)
-    found = heard(predictors[kind, MAX, LONG], some[LONG], 0, restarting=restarting)
+    found = received(predictors[kind, MAX, LONG], some[LONG], 0, restarting=restarting)
     compared_over_keys(stream, kind, found)
 
 
@@ -384,7 +385,7 @@ def test_a_deletion_that_the_model_agrees_with_shortens_what_is_known_before_a_d
     for begin in (3, 4, 6) if span == LONG else (3, 4):
         first, rest = cut(inserted(came), [begin])
         some: list[Batch] = [(first, stream.log()), ([gone], []), (rest, [])]
-        assert compared(stream, kind, heard(predictors[kind, PLAIN, span], some, 0)) >= 40
+        assert compared(stream, kind, received(predictors[kind, PLAIN, span], some, 0)) >= 40
 
 
 def staged(predictor: Predictor, some: list[Batch]) -> dict[Any, Any]:
@@ -410,8 +411,8 @@ def staged(predictor: Predictor, some: list[Batch]) -> dict[Any, Any]:
 
 @pytest.mark.parametrize("kind", ["step", "linear"])
 @given(case=corrected())
-@settings(
-    max_examples=15,
+@examples(
+    15,
     phases=[Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

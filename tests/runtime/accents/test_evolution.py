@@ -86,20 +86,21 @@ def test_a_feed_gains_an_attribute_loses_it_and_gains_it_again(
 ) -> None:
     spans = [(at(10), at(25)), (at(35), at(60))]
     data = where(ticks(60), spans)
-    said = [
+    reported = [
         (at(10), "[[true, add(size)]]"),
         (at(25), "[[true, drop(size)]]"),
         (at(35), "[[true, add(size)]]"),
     ]
     run = Run(predictors[f"both {place}"])
     if place == "rows":
-        for one in cut(marked(data, said), [20, 31, 90, 120]):
+        for one in cut(marked(data, reported), [20, 31, 90, 120]):
             run.take({"S": one})
             run = restarted_run(run)
     else:
         for i, one in enumerate(cut(data, [20, 31, 90])):
             run.take(
-                {"S": one}, {"S": [f"{format_instant(when)} {text}" for when, text in said] if not i else []}
+                {"S": one},
+                {"S": [f"{format_instant(when)} {text}" for when, text in reported] if not i else []},
             )
     assert (run.accents, reasons(run)) == (3, lacking(data))
     got = held(run.changes, "size")
@@ -174,37 +175,37 @@ def evolving(draw: st.DrawFn) -> tuple[Any, ...]:
 
 def evolved(drawn: tuple[Any, ...]) -> tuple[pa.Table, list[tuple[int, str]]]:
     splits, turns, end, _, _ = drawn
-    data, said = ticks(30), list[tuple[int, str]]()
+    data, reported = ticks(30), list[tuple[int, str]]()
     for second, key in splits:
         data = split(data, at(second), key=key)
-        said.append((at(second), f"[[symbol = '{key}', alter(price, y / 4)]]"))
+        reported.append((at(second), f"[[symbol = '{key}', alter(price, y / 4)]]"))
     spans = [(at(a), at(b)) for a, b in zip(turns[::2], [*turns[1::2], 30], strict=False)]
     data = where(data, spans)
-    said += [(at(one), f"[[true, {'drop' if i % 2 else 'add'}(size)]]") for i, one in enumerate(turns)]
+    reported += [(at(one), f"[[true, {'drop' if i % 2 else 'add'}(size)]]") for i, one in enumerate(turns)]
     if end is not None:
         data = without(data, end[0], at(end[1]))
-        said.append((at(end[1]), f"[symbol = '{end[0]}']"))
-    return data, sorted(said, key=lambda pair: pair[0])
+        reported.append((at(end[1]), f"[symbol = '{end[0]}']"))
+    return data, sorted(reported, key=lambda pair: pair[0])
 
 
 @given(evolving())
 @settings(deadline=None)
 def test_any_batches_give_the_same(predictors: dict[str, Predictor], drawn: tuple[Any, ...]) -> None:
-    data, said = evolved(drawn)
+    data, reported = evolved(drawn)
     cuts, restart = drawn[3], drawn[4]
     once, often, beside = (Run(predictors[f"both {one}"]) for one in ("rows", "rows", "log"))
-    once.take({"S": marked(data, said)})
-    for i, one in enumerate(cut(marked(data, said), cuts)):
+    once.take({"S": marked(data, reported)})
+    for i, one in enumerate(cut(marked(data, reported), cuts)):
         often.take({"S": one})
         if i == restart:
             often = restarted_run(often)
-    accents = [f"{format_instant(when)} {text}" for when, text in said if text.startswith("[[")]
+    accents = [f"{format_instant(when)} {text}" for when, text in reported if text.startswith("[[")]
     beside.take({"S": data}, {"S": accents})
     # A log is read before the rows that come with it, whatever their times.
-    beside.take({"S": data.slice(0, 0)}, {"S": [text for _, text in said if not text.startswith("[[")]})
+    beside.take({"S": data.slice(0, 0)}, {"S": [text for _, text in reported if not text.startswith("[[")]})
     staged_, rest = staged(
         predictors["both rows"],
-        [({"S": one}, {}) for one in cut(marked(data, said), cuts) if one.num_rows],
+        [({"S": one}, {}) for one in cut(marked(data, reported), cuts) if one.num_rows],
     )
     for value in ("price", "size"):
         expected = _confirmed(held(once.changes, value))
@@ -212,8 +213,8 @@ def test_any_batches_give_the_same(predictors: dict[str, Predictor], drawn: tupl
         assert close(_confirmed(held(beside.changes, value)), expected)
         assert close(_confirmed(held(staged_, value)), expected)
     for run in (once, often):
-        assert (run.accents, reasons(run)) == (len(said), lacking(data))
-    assert sum(one["accents"] for one in rest) == len(said)
+        assert (run.accents, reasons(run)) == (len(reported), lacking(data))
+    assert sum(one["accents"] for one in rest) == len(reported)
     assert sum(one["aside"] for one in rest) == data["size"].null_count
 
 
@@ -256,10 +257,10 @@ def _as_recorded(data: pa.Table, lines: list[str]) -> pa.Table:
 def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """Splits, sizes that come and go, a key that ends and comes again, and a restart in between."""
     drawn = [(10, "s1"), (20, "s0")], [5, 12, 18], ("s2", 22), [], 0
-    data, said = evolved(drawn)
+    data, reported = evolved(drawn)
     stray = ticks(30).slice(89, 1)  # of s2, at the end
     data = pa.concat_tables([data, where(stray, [(0, at(60))])])
-    whole = marked(data, said)
+    whole = marked(data, reported)
     parts = cut(whole, [16, 40, 60])
     more = {**SIZES, "accents": "accent"}
     job = the_job(tmp_path, BOTH, stream=more, checkpoint="checkpoint")
@@ -274,7 +275,7 @@ def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
     run = Run(predictor_of(job))
     for one in parts:
         run.take({"S": one})
-    assert (tuples, accents) == (run.prediction.tally.tuples + len(run.aside), len(said))
+    assert (tuples, accents) == (run.prediction.tally.tuples + len(run.aside), len(reported))
     assert sorted(reasons(run)) == sorted([CONTRADICTS, *lacking(data)])
     assert sorted(row["reason"] for row in aside(tmp_path)) == sorted(reasons(run))
     for value in ("price", "size"):

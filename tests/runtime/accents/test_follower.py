@@ -72,18 +72,18 @@ def test_a_split_changes_nothing_but_the_units(
     assert (run.accents, run.aside) == (1, [])
 
 
-def test_predictions_that_were_made_before_are_said_again_in_new_units(
+def test_predictions_that_were_made_before_are_reported_again_in_new_units(
     predictors: dict[str, Predictor],
 ) -> None:
     run = Run(predictors["plain log"])
     run.take({"S": ticks(30)})
     run.take({}, {"S": [f"{format_instant(35 * SECOND)} {ACCENT}"]})
-    said = run.parts[1].to_pylist()
-    assert [row["kind"] for row in said] == ["-U", "+U"]
-    assert {row["symbol"] for row in said} == {"s1"}
-    assert said[1]["price"][0] == said[0]["price"][0] / 4
-    assert said[1]["price_err"] == said[0]["price_err"] / 4
-    assert (said[0]["ref"] - datetime(1970, 1, 1)).total_seconds() + said[0]["lo"] == 35
+    reported = run.parts[1].to_pylist()
+    assert [row["kind"] for row in reported] == ["-U", "+U"]
+    assert {row["symbol"] for row in reported} == {"s1"}
+    assert reported[1]["price"][0] == reported[0]["price"][0] / 4
+    assert reported[1]["price_err"] == reported[0]["price_err"] / 4
+    assert (reported[0]["ref"] - datetime(1970, 1, 1)).total_seconds() + reported[0]["lo"] == 35
     run.take({"S": split(ticks(60), 35 * SECOND).slice(90)})
     without = Run(predictors["plain none"])
     without.take({"S": ticks(30)})
@@ -133,8 +133,8 @@ def test_any_interleaving_and_any_batches_give_the_same(predictors: dict[str, Pr
     expected = held(without.changes)
     for at, key, map in accents:
         data = altered(data, at, key, map)
-        said = f"symbol = '{key}'" if key else "true"
-        texts.append((at, f"[[{said}, alter(price, {map})]]"))
+        reported = f"symbol = '{key}'" if key else "true"
+        texts.append((at, f"[[{reported}, alter(price, {map})]]"))
         for one in [key] if key else ["s0", "s1", "s2"]:
             expected = rescaled(expected, at, 1 / MAPS[map][0], one)
     inside, beside = Run(predictors["every rows"]), Run(predictors["every log"])
@@ -196,8 +196,13 @@ def test_what_is_no_accent_is_set_aside_with_a_reason(
 def test_duplicates_contradictions_and_accents_out_of_order(predictors: dict[str, Predictor]) -> None:
     run = Run(predictors["plain rows"])
     at = 10 * SECOND
-    said = [(at, ACCENT), (at, ACCENT), (at, ACCENT.replace("/ 4", "/ 2")), (at, "[[true, drop(nothing)]]")]
-    data = marked(split(ticks(30), at), said)
+    reported = [
+        (at, ACCENT),
+        (at, ACCENT),
+        (at, ACCENT.replace("/ 4", "/ 2")),
+        (at, "[[true, drop(nothing)]]"),
+    ]
+    data = marked(split(ticks(30), at), reported)
     early = pa.table({"t": pa.array([SECOND, None], pa.timestamp("us")), "accent": [ACCENT, ACCENT]})
     run.take({"S": pa.concat_tables([data, early], promote_options="default")})
     reasons = [row["reason"] for row in run.aside]
@@ -263,9 +268,9 @@ def test_what_tuples_confirmed_is_what_a_query_over_a_model_gives(tmp_path: Path
     found = held(read_changes(tmp_path / "out"), value)
     model = local().fit(data, key="symbol", time="t", model={"price": "step"}, error=0, accents=[line])
     segments = local().sql(query, streams={"S": model}).segments()
-    told = segments.append_column("kind", pa.array(["+I"] * segments.num_rows))
-    told = numbered([(told, 0)], told.schema, 0)
-    expected = held(told, value)
+    details = segments.append_column("kind", pa.array(["+I"] * segments.num_rows))
+    details = numbered([(details, 0)], details.schema, 0)
+    expected = held(details, value)
     some = {at: one for at, one in found.items() if at[1] < 176 and at in expected}
     assert len(some) > 250
     assert close(some, {at: expected[at] for at in some})

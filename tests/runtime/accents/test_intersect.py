@@ -5,13 +5,14 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
 from pulse.core.time import format_instant
 from pulse.language import LanguageError
 from pulse.stream.accents.accents import Accent
+from tests.effort import examples
 from tests.oracles.algebra import Intersect as Rows
 from tests.oracles.plan_of_rows import Node, Source, run
 from tests.runtime.execution.asking import SECOND, START, local, rows_of, table
@@ -52,7 +53,7 @@ def _second(time):
     return (pa.scalar(time, pa.timestamp("us")).value - START) // SECOND
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(PAIRS)
 def test_samples_are_what_duckdb_says_of_the_tuples(both):
     one, other = map(feed, both)
@@ -61,8 +62,8 @@ def test_samples_are_what_duckdb_says_of_the_tuples(both):
         database.register("one", one)
         database.register("other", other)
         query = "select symbol, t, price from one intersect select symbol, t, price from other"
-        told = [(symbol, _second(t), price) for symbol, t, price in database.sql(query).fetchall()]
-    assert sampled(got, len(both[0])) == sorted(row for row in told if row[1] < len(both[0]) - 1)
+        details = [(symbol, _second(t), price) for symbol, t, price in database.sql(query).fetchall()]
+    assert sampled(got, len(both[0])) == sorted(row for row in details if row[1] < len(both[0]) - 1)
 
 
 def test_steps_without_error_are_certain_and_tubes_that_overlap_possible():
@@ -137,7 +138,7 @@ def recorded(data, since):
     return made, [f"{format_instant(START + since * SECOND)} {SPLIT}"], elements
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(PAIRS, st.tuples(st.integers(0, 6), st.integers(0, 6)))
 def test_accents_do_what_the_algebra_of_rows_says(both, since):
     """A split of one input is undone until the other has it: then both are in the new units."""
@@ -147,16 +148,16 @@ def test_accents_do_what_the_algebra_of_rows_says(both, since):
         [("S", *e) for e in one[2]] + [("R", *e) for e in other[2]], key=lambda e: (e[1], e[2], e[0])
     )
     out = run(query, [(name, element) for name, _, _, element in order])
-    told = sorted((row["symbol"], row["t"], float(row["price"])) for row in out if isinstance(row, dict))
+    details = sorted((row["symbol"], row["t"], float(row["price"])) for row in out if isinstance(row, dict))
     answer = ask(QUERY + " sample every 1 s", *(fit(data, accents=log) for data, log, _ in (one, other)))
-    assert sampled(answer, len(both[0])) == [row for row in told if row[1] < len(both[0]) - 1]
+    assert sampled(answer, len(both[0])) == [row for row in details if row[1] < len(both[0]) - 1]
 
 
 def test_check_says_what_an_intersection_does_with_accents():
     one, other = (recorded(feed([4, 8, 8, 12]), at) for at in (1, 2))
-    said = ask(QUERY, *(fit(data, accents=log) for data, log, _ in (one, other))).accents().lines()
-    assert any("Intersect: holds it" in text for text in said)
-    assert any("Intersect: passes" in text for text in said)
+    reported = ask(QUERY, *(fit(data, accents=log) for data, log, _ in (one, other))).accents().lines()
+    assert any("Intersect: holds it" in text for text in reported)
+    assert any("Intersect: passes" in text for text in reported)
 
 
 def test_spark_gives_the_same(spark, tmp_path):

@@ -26,7 +26,7 @@ QUERIES = {
     "keys that are not shown": (BOTH.format(*("price",) * 2), ("symbol",)),
     "no keys": (BOTH.format(*("price",) * 2), ()),
 }
-# Half seconds of which tuples have told; what is predicted of later ones depends on when models began.
+# Half seconds of which tuples have shown; what is predicted of later ones depends on when models began.
 END = 2 * 19
 Prices = dict[str, list[float]]
 
@@ -52,10 +52,17 @@ def table(prices: Prices, keyed: bool, double: int | None = None) -> pa.Table:
 
 def the_job(folder: Path, query: str, *, keyed: bool, truth: str = "step", accents: bool = False) -> Job:
     def stream(name: str) -> dict[str, Any]:
-        said = {"accents": f"{name}.log"} if accents else {}
+        reported = {"accents": f"{name}.log"} if accents else {}
         key = {"key": "symbol"} if keyed else {}
-        told = {"time": "t", "model": {"price": truth}, "error": 0.001, "horizon": "5 s", **key, **said}
-        return {"source": "files", "path": name, "options": {"maxFilesPerTrigger": 1}, **told}
+        details = {
+            "time": "t",
+            "model": {"price": truth},
+            "error": 0.001,
+            "horizon": "5 s",
+            **key,
+            **reported,
+        }
+        return {"source": "files", "path": name, "options": {"maxFilesPerTrigger": 1}, **details}
 
     sink = {"kind": "parquet", "path": "out"}
     return job_of(

@@ -95,15 +95,17 @@ def test_a_drop_of_what_the_query_compares_ends_the_job_cleanly(tmp_path: Path) 
 def test_policies(tmp_path: Path) -> None:
     files(tmp_path / "in", split(ticks(90), 45 * SECOND), [90, 180])
     (tmp_path / "log.jsonl").write_text(f"{format_instant(45 * SECOND)} {ACCENT}\n")
-    told = {"accents": "log.jsonl"}
-    ignoring = run_local(the_job(tmp_path, stream={**told, "policy": "ignore"}, sink={"kind": "none"}))
+    details = {"accents": "log.jsonl"}
+    ignoring = run_local(the_job(tmp_path, stream={**details, "policy": "ignore"}, sink={"kind": "none"}))
     raw = run_local(the_job(tmp_path, sink={"kind": "none"}))
     assert ignoring.results().equals(raw.results())
     with pytest.raises(JobAbortedError, match="the policy is to stop at"):
-        run_local(the_job(tmp_path, stream={**told, "policy": {"alter": "exception"}}, sink={"kind": "none"}))
+        run_local(
+            the_job(tmp_path, stream={**details, "policy": {"alter": "exception"}}, sink={"kind": "none"})
+        )
     for wrong in ("sometimes", {"rename": "ignore"}, 3):
         with pytest.raises(JobError, match=r"\[streams.S\], 'policy': expected"):
-            the_job(tmp_path, stream={**told, "policy": wrong})
+            the_job(tmp_path, stream={**details, "policy": wrong})
     with pytest.raises(JobError, match="'policy': expected 'accents' or 'splits' beside it"):
         the_job(tmp_path, stream={"policy": "ignore"})
 
@@ -114,11 +116,11 @@ def test_a_log_grows_and_half_a_line_waits(tmp_path: Path) -> None:
     line = f"{format_instant(45 * SECOND)} {ACCENT}\n"
     log.write_text(line[:30])
 
-    def told(batch: int, _: pa.Table) -> None:
+    def details(batch: int, _: pa.Table) -> None:
         if batch == 0:
             log.write_text(line)
 
-    run_local(the_job(tmp_path, EVERY, stream={"accents": "log.jsonl"}), on_batch=told)
+    run_local(the_job(tmp_path, EVERY, stream={"accents": "log.jsonl"}), on_batch=details)
     files(tmp_path / "whole", ticks(90), [90, 180])
     run_local(replace_sink(the_job(tmp_path, EVERY, stream={"path": "whole"}), tmp_path / "other"))
     expected = rescaled(held(read_changes(tmp_path / "other")), 45 * SECOND)
@@ -129,14 +131,14 @@ def test_a_log_grows_and_half_a_line_waits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["rows", "log"])
 def test_a_run_in_process_goes_on_from_between_an_accent_and_its_data(tmp_path: Path, where: str) -> None:
     data, log = split(ticks(60), 30 * SECOND), tmp_path / "log.jsonl"
-    told = {"accents": "accent" if where == "rows" else "log.jsonl"}
+    details = {"accents": "accent" if where == "rows" else "log.jsonl"}
     data = marked(data, [(30 * SECOND, ACCENT)]) if where == "rows" else data
     (tmp_path / "in").mkdir()
     for number, part in enumerate(cut(data, [60, 91, 120])):
         arrive(tmp_path / "in", number, part)
         if where == "log" and number == 1:
             log.write_text(f"{format_instant(30 * SECOND)} {ACCENT}\n")
-        found = run_local(the_job(tmp_path, EVERY, stream=told, checkpoint="checkpoint"))
+        found = run_local(the_job(tmp_path, EVERY, stream=details, checkpoint="checkpoint"))
     assert (found.tally.tuples, found.tally.aside) == (180, 0)
     without = Run(predictor_of(the_job(tmp_path, EVERY)))
     without.take({"S": ticks(60)})
@@ -150,25 +152,25 @@ def test_what_a_log_gains_is_put_into_files_once(tmp_path: Path) -> None:
     predictor, log = predictor_of(job), tmp_path / "log.jsonl"
     folder = tmp_path / "checkpoint" / "accents" / "S"
 
-    def said() -> list[str]:
+    def reported() -> list[str]:
         return [one.read_text() for one in sorted(folder.glob("[0-9]*"))]
 
     spool = Spool.of(job, predictor)
     spool.take()  # there is none yet
-    assert said() == []
+    assert reported() == []
     log.write_text(f"{LINE}\n# half a li")
     spool.take()
     spool.take()
-    assert said() == [f"{LINE}\n"]
+    assert reported() == [f"{LINE}\n"]
     with log.open("a") as more:
         more.write(f"ne\n\n{LINE}")
     running = [True, True, False]
     Spool.of(job, predictor).watch(lambda: running.pop(0))  # another run goes on there
     for _ in range(100):
-        if len(said()) == 2:
+        if len(reported()) == 2:
             break
         time.sleep(0.05)
-    assert said() == [f"{LINE}\n", f"# half a line\n{LINE}\n"]
+    assert reported() == [f"{LINE}\n", f"# half a line\n{LINE}\n"]
     while running:
         time.sleep(0.05)
 
@@ -219,9 +221,9 @@ def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path, where: str) -
     else:
         (tmp_path / "log.jsonl").write_text(f"nonsense\n{format_instant(30 * SECOND)} {ACCENT}\n")
     files(tmp_path / "in", data, [100, 200])
-    told = {"stream": {"accents": "accent" if where == "rows" else "log.jsonl"}}
-    expected = expected_of(tmp_path, EVERY, "d", **told)
-    status = ran(spark, the_job(tmp_path, EVERY, checkpoint="checkpoint", **told))
+    details = {"stream": {"accents": "accent" if where == "rows" else "log.jsonl"}}
+    expected = expected_of(tmp_path, EVERY, "d", **details)
+    status = ran(spark, the_job(tmp_path, EVERY, checkpoint="checkpoint", **details))
     assert (status.tally.tuples, status.tally.accents, status.tally.aside) == (300, 1, 1)
     assert [row["accent"] for row in aside(tmp_path)] == ["nonsense"]
     assert len(expected) > 300

@@ -25,7 +25,7 @@ def spool(tmp_path: Path) -> Spool:
     return Spool.of(job, predictor_of(job))
 
 
-def said(folder: Path) -> list[str]:
+def reported(folder: Path) -> list[str]:
     return [line for one in sorted(folder.glob("[0-9]*")) for line in one.read_text().splitlines()]
 
 
@@ -35,7 +35,7 @@ def test_splits_wait_for_a_log_that_cannot_be_read(tmp_path: Path, spool: Spool)
         spool.take()
     (tmp_path / "log.jsonl").rmdir()
     spool.take()
-    assert len(said(spool.folders["S"])) == 2  # of price and size
+    assert len(reported(spool.folders["S"])) == 2  # of price and size
 
 
 def test_lines_wait_for_a_folder_that_cannot_be_written(tmp_path: Path, spool: Spool) -> None:
@@ -48,11 +48,11 @@ def test_lines_wait_for_a_folder_that_cannot_be_written(tmp_path: Path, spool: S
     folder.unlink()
     spool.take()
     spool.take()
-    assert said(folder)[-1:] == [LINE]
-    assert len(said(folder)) == 3
+    assert reported(folder)[-1:] == [LINE]
+    assert len(reported(folder)) == 3
 
 
-def test_a_log_that_became_shorter_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_became_shorter_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text(f"{LINE}\n{LINE}\n", encoding="utf-8")
     logs = Logs({"S": log})
@@ -66,7 +66,7 @@ def test_a_log_that_became_shorter_is_told_once(tmp_path: Path, caplog: pytest.L
     ]
 
 
-def test_a_bad_row_of_splits_that_is_corrected_in_its_place_is_not_heard_by_half(
+def test_a_bad_row_of_splits_that_is_corrected_in_its_place_is_not_received_by_half(
     tmp_path: Path, spool: Spool
 ) -> None:
     table, folder = tmp_path / "splits.csv", spool.folders["S"]
@@ -75,7 +75,7 @@ def test_a_bad_row_of_splits_that_is_corrected_in_its_place_is_not_heard_by_half
     spool.take()
     table.write_text(f"{SPLITS}s2,1970-01-01T00:01:00,2:1\n", encoding="utf-8")
     spool.take()
-    assert [line[:9] for line in said(folder)[2:]] == ["split s2,", "#"]
+    assert [line[:9] for line in reported(folder)[2:]] == ["split s2,", "#"]
     table.write_text(f"{SPLITS}s2,1970-01-01T00:01:00,2:1\ns2,1970-01-01T00:01:00,2:1\n", encoding="utf-8")
     spool.take()
-    assert ["size" in line for line in said(folder)[4:]] == [False, True]
+    assert ["size" in line for line in reported(folder)[4:]] == [False, True]

@@ -1,4 +1,4 @@
-"""What is said again when units change: the parts whose units did, and nothing else."""
+"""What is reported again when units change: the parts whose units did, and nothing else."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def output_units(alterations: list[tuple[str, int, str, Affine]]) -> OutputUnits
     return OutputUnits(Alter(steps), Presence({}))
 
 
-def said(relation: Relation, kind: str) -> pa.Table:
+def reported(relation: Relation, kind: str) -> pa.Table:
     table = pa.Table.from_batches([relation.to_segments()])
     return table.append_column("kind", pa.array([kind] * table.num_rows))
 
@@ -67,8 +67,8 @@ def values(table: pa.Table) -> dict[tuple[str, float], list[tuple[float, ...]]]:
                 of = [
                     sum(c * (at - begin) ** j for j, c in enumerate(row[name])) for name in ("price", "size")
                 ]
-                told = (*np.round(of, 9).tolist(), round(row["price_err"], 9), round(row["size_err"], 9))
-                found.setdefault((row["symbol"], float(at)), []).append(told)
+                details = (*np.round(of, 9).tolist(), round(row["price_err"], 9), round(row["size_err"], 9))
+                found.setdefault((row["symbol"], float(at)), []).append(details)
     return found
 
 
@@ -80,14 +80,14 @@ some = st.lists(st.tuples(st.sampled_from(["price", "size"]), st.integers(-1, 21
 
 
 @given(some, some)
-def test_what_was_said_becomes_what_is_said_now(old, more):
+def test_what_was_reported_becomes_what_is_reported_now(old, more):
     """Whatever accents there were and come; attributes are restated each by its own."""
     held = results()
     before, now = output_units(old), output_units(old + more)
-    nothing = said(held, "+I").slice(0, 0)
+    nothing = reported(held, "+I").slice(0, 0)
     changes = changes_in_output_units(STANDING, (before, now), (held, held), nothing)
-    first = said(held if before is None else before.segments(held), "+I")
-    last = said(held if now is None else now.segments(held), "+I")
+    first = reported(held if before is None else before.segments(held), "+I")
+    last = reported(held if now is None else now.segments(held), "+I")
     log = pa.concat_tables([first, changes.cast(first.schema)])
     assert values(apply_changes(log)) == values(last)
     assert changes["kind"].to_pylist() == ["-U", "+U"] * (changes.num_rows // 2)
@@ -96,16 +96,16 @@ def test_what_was_said_becomes_what_is_said_now(old, more):
 def test_an_accent_of_one_key_says_nothing_of_others() -> None:
     held, old = results(), [("price", 2, "true", Affine(2))]
     before, now = output_units(old), output_units([*old, ("price", 5, "symbol = 'B'", Affine("1/4"))])
-    changes = changes_in_output_units(STANDING, (before, now), (held, held), said(held, "+I").slice(0, 0))
+    changes = changes_in_output_units(STANDING, (before, now), (held, held), reported(held, "+I").slice(0, 0))
     assert changes["symbol"].unique().to_pylist() == ["B"]
     assert changes.select(["lo", "hi"]).to_pylist() == [
         {"lo": lo, "hi": hi} for lo, hi in ((5.0, 10.0), (0.0, 10.0), (0.0, 0.0)) for _ in range(2)
     ]
 
 
-def test_units_that_come_back_are_not_said_again() -> None:
+def test_units_that_come_back_are_not_reported_again() -> None:
     """Two accents of one instant that come to nothing."""
     held = results()
     now = output_units([("price", 5, "true", Affine(2)), ("price", 5, "true", Affine("1/2"))])
-    nothing = said(held, "+I").slice(0, 0)
+    nothing = reported(held, "+I").slice(0, 0)
     assert changes_in_output_units(STANDING, (None, now), (held, held), nothing).num_rows == 0

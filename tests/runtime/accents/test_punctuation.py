@@ -55,9 +55,9 @@ def test_a_key_that_is_punctuated_is_forgotten_and_its_tuples_are_set_aside(
     )
     kept = without(data, "s1", at(30))
     whole = pa.concat_tables([kept, stray.slice(0, 2)]).sort_by("t")
-    said = [(at(10), ACCENT), (at(30), "[symbol = 's1']")]
+    reported = [(at(10), ACCENT), (at(30), "[symbol = 's1']")]
     if place == "rows":
-        for one in cut(marked(whole, said), [40, 75, 120]):
+        for one in cut(marked(whole, reported), [40, 75, 120]):
             run.take({"S": one})
     else:
         lines = [f"{format_instant(at(10))} {ACCENT}", "[symbol = 's1']"]
@@ -79,8 +79,8 @@ def test_punctuation_of_time_frees_what_lies_before_without_waiting(predictors: 
     run, slow = Run(predictors["plain rows"], at(1000)), Run(predictors["plain none"], at(1000))
     data = ticks(60)
     late_one = data.slice(60, 1)  # of 20 s
-    said = marked(data, [(at(40), f"[t <= '{format_instant(at(39))}']")])
-    run.take({"S": said})
+    reported = marked(data, [(at(40), f"[t <= '{format_instant(at(39))}']")])
+    run.take({"S": reported})
     slow.take({"S": data})
     assert run.prediction.state is not None
     assert slow.prediction.state is not None

@@ -33,8 +33,8 @@ def split(data: pa.Table) -> pa.Table:
 
 
 def fit(data, **asked):
-    told = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": 0, "keep": "venue"}
-    return local().fit(data, **{**told, **asked})
+    details = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": 0, "keep": "venue"}
+    return local().fit(data, **{**details, **asked})
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +192,8 @@ def test_a_sweep_gives_what_came_before_and_then_the_error(tmp_path):
     asked = (swept.tuples, swept.segments, swept.summary, lambda: swept.write(out))
     found = []
     for work in asked:
-        said = r"2 of 2 variants end; short=2, long=20: query: ends at .*cannot do without"
-        with pytest.raises(QueryAbortedError, match=said) as caught:
+        reported = r"2 of 2 variants end; short=2, long=20: query: ends at .*cannot do without"
+        with pytest.raises(QueryAbortedError, match=reported) as caught:
             work()
         found.append(caught.value.emitted)
     tuples, segments, summary, written = found
@@ -249,9 +249,9 @@ def test_lineage_names_the_stored_segments_of_both_sides_of_the_split(models, na
 def test_as_of_a_version_or_a_time(models, name):
     how = {"accents": [LINE]} if name == "raw" else {}
     now = ask(models[name], ALL, **how).segments()
-    told = ask(models[name], ALL.replace("from S", "from S as of version 1"), **how)
+    details = ask(models[name], ALL.replace("from S", "from S as of version 1"), **how)
     assert (
-        rows_of(told.segments())
+        rows_of(details.segments())
         == rows_of(ask(models[name], ALL, version=1, **how).segments())
         == rows_of(now)
     )
@@ -306,10 +306,10 @@ def test_a_description_on_an_unmodelled_attribute():
         pc.greater_equal(data["t"].cast(pa.int64()), SPLIT), pc.equal(data["venue"], "N").fill_null(False)
     )
     mixed = data.set_column(2, "price", pc.if_else(late, pc.multiply(data["price"], 2.0), data["price"]))
-    said = f"{format_instant(SPLIT)} [[venue = 'N', alter(price, y * 2)]]"
+    reported = f"{format_instant(SPLIT)} [[venue = 'N', alter(price, y * 2)]]"
     plain = "select symbol, venue, price from S sample every 1 s"
     raw = ask(fit(mixed), plain).tuples()
-    for model, how in ((fit(mixed, accents=[said]), {}), (fit(mixed), {"accents": [said]})):
+    for model, how in ((fit(mixed, accents=[reported]), {}), (fit(mixed), {"accents": [reported]})):
         assert ask(model, plain, **how).tuples().equals(raw)
         held = ask(model, "select symbol, price from S sample every 1 s", **how).tuples()
         assert held.equals(ask(fit(data), "select symbol, price from S sample every 1 s").tuples())
@@ -354,10 +354,10 @@ def test_spark_fits_the_same_and_aborts_the_same(spark, tmp_path):
     data = split(ticks(count=COUNT))
     pq.write_table(data, tmp_path / "t.parquet", row_group_size=100)
     on_spark = pulse.Session(spark=spark)
-    told = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": 0, "accents": [LINE]}
+    details = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": 0, "accents": [LINE]}
     there, here = (
-        on_spark.fit(str(tmp_path / "t.parquet"), **told),
-        local().fit(str(tmp_path / "t.parquet"), **told),
+        on_spark.fit(str(tmp_path / "t.parquet"), **details),
+        local().fit(str(tmp_path / "t.parquet"), **details),
     )
     assert there.read().to_arrow().equals(here.read().to_arrow())
     with pytest.raises(QueryAbortedError) as caught:

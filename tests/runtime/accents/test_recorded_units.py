@@ -1,4 +1,4 @@
-"""Accents that only tuples tell: fitted exactly, followed by queries as far as models can say it, told by check."""
+"""Accents that only tuples tell: fitted exactly, followed by queries as far as models can say it, recognised by check."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def feed(
 
 
 def fit(data, *lines, session=None, **asked):
-    told = {
+    details = {
         "key": "s",
         "time": "t",
         "model": {"price": "step", "size": "step"},
         "error": 0,
         "accents": list(lines) or None,
     }
-    return (session or local()).fit(data, **{**told, **asked})
+    return (session or local()).fit(data, **{**details, **asked})
 
 
 def ask(model, query=SIZES, session=None, **asked):
     return (session or local()).sql(query, streams={"S": model}, **asked)
 
 
-def told(model):
+def details(model):
     return pa.Table.from_batches([model.read().to_arrow()])
 
 
@@ -251,9 +251,9 @@ def test_check_says_what_happens_to_each():
     ]
     found = ask(fit(feed()), accents=lines, later=True).accents()
     assert [trace.outcome for trace in found.traces] == ["is held", "is held", "is held", "aborts"]
-    said = found.lines()
-    assert any("cannot select its rows by price" in text for text in said)
-    assert sum("holds it for good: the fit undid it" in text for text in said) == 2
+    reported = found.lines()
+    assert any("cannot select its rows by price" in text for text in reported)
+    assert sum("holds it for good: the fit undid it" in text for text in reported) == 2
     assert "the operator cannot do without 's'" in found.reason
 
 
@@ -273,4 +273,4 @@ def test_spark_fits_and_answers_the_same(spark, tmp_path):
         fit(spark.createDataFrame(data), *lines, session=on_spark),
     ):
         assert there.manifest.counts["removed"] == here.manifest.counts["removed"]
-        assert rows_of(told(there)) == rows_of(told(here))
+        assert rows_of(details(there)) == rows_of(details(here))

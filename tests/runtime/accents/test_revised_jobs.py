@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -20,6 +20,7 @@ from pulse.runtime.jobs.toml import job_of
 from pulse.runtime.predict.ingest import Packer, unpacked_table
 from pulse.runtime.predict.local_driver import run_local
 from pulse.validation.revisions.element_matching import PAIR
+from tests.effort import examples
 from tests.runtime.accents.accented_jobs import EVERY, PLAIN, SECOND, close, files, held, the_job
 from tests.runtime.jobs.running_jobs import aside, ran
 from tests.runtime.jobs.streams import file_stream
@@ -29,7 +30,7 @@ MAPS: dict[str, Callable[[float], float]] = {
     "y / 4": lambda y: y / 4,
     "y * 3/7 - 2": lambda y: y * 3 / 7 - 2,
 }
-TOLD = {"kind": "op", "revisions": "2 min", "accents": "accent", "error": 0.001}
+DETAILS = {"kind": "op", "revisions": "2 min", "accents": "accent", "error": 0.001}
 TYPES = {
     "symbol": pa.string(),
     "t": pa.timestamp("us"),
@@ -89,17 +90,17 @@ def accented(
 ) -> tuple[list[Row], list[tuple[int, str]]]:
     """The feed with accents of s1 at seconds; what comes after one is in its units, whatever its time."""
     found: list[Row] = []
-    left, heard, newest = list(accents), list[str](), -1
+    left, received, newest = list(accents), list[str](), -1
     for one in rows:
         if one["op"] == "+I":
             newest = max(newest, one["t"] // SECOND)
         while left and newest >= left[0][0] and one["op"] != "+U":
             at, map = left.pop(0)
             found.append(accent(at, map))
-            heard.append(map)
+            received.append(map)
         price = one["price"]
         if one["symbol"] == "s1":
-            for map in heard:
+            for map in received:
                 price = MAPS[map](price)
         found.append({**one, "price": price})
     return found, list(accents[: len(accents) - len(left)])
@@ -123,10 +124,10 @@ def slope(accents: Sequence[tuple[int, str]]) -> float:
 
 def run(folder: Path, rows: Sequence[Row], cuts: Sequence[int], query: str = PLAIN) -> Any:
     files(folder / "in", table(rows), [cut for cut in cuts if rows[cut]["op"] != "+U"])
-    return run_local(the_job(folder, query, stream=TOLD))
+    return run_local(the_job(folder, query, stream=DETAILS))
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     seed=st.integers(0, 10**6),
     seconds=st.lists(st.integers(3, 36), min_size=1, max_size=3, unique=True),
@@ -138,10 +139,10 @@ def test_a_feed_that_speaks_in_the_units_of_now(
 ) -> None:
     """Old and new values of a revision alike: what holds is what holds without accents, restated."""
     rows = feed(seed)
-    told, accents = accented(rows, list(zip(sorted(seconds), maps, strict=False)))
+    details, accents = accented(rows, list(zip(sorted(seconds), maps, strict=False)))
     with tempfile.TemporaryDirectory() as plain, tempfile.TemporaryDirectory() as folder:
         without = run(Path(plain), rows, cuts)
-        found = run(Path(folder), told, cuts)
+        found = run(Path(folder), details, cuts)
         assert found.tally.revisions == without.tally.revisions > 0
         assert found.tally.aside == without.tally.aside == 0
         expected = restated(held(read_changes(Path(plain) / "out"), "price"), accents)
@@ -155,8 +156,8 @@ def test_a_feed_that_speaks_in_the_units_of_now(
 
 def test_windows_over_revised_tuples(tmp_path: Path) -> None:
     rows = feed(7)
-    told, accents = accented(rows, [(15, "y / 4")])
-    for name, some in (("plain", rows), ("accented", told)):
+    details, accents = accented(rows, [(15, "y / 4")])
+    for name, some in (("plain", rows), ("accented", details)):
         run(tmp_path / name, some, [40, 80], EVERY)
     expected = held(read_changes(tmp_path / "plain" / "out"))
     assert close(held(read_changes(tmp_path / "accented" / "out")), restated(expected, accents))
@@ -165,10 +166,10 @@ def test_windows_over_revised_tuples(tmp_path: Path) -> None:
 def test_old_values_are_those_of_now_and_match_to_rounding(tmp_path: Path) -> None:
     """20.5 °C was recorded; the feed cancels 68.9 °F, which is 20.500000000000004 °C to a double. 20.5 °F was never there."""
     first = [row("s1", t, 20.5) for t in range(5)]
-    told = [*first, accent(5, "y * 9/5 + 32"), row("s1", 5, 68.9)]
+    details = [*first, accent(5, "y * 9/5 + 32"), row("s1", 5, 68.9)]
     good = [row("s1", 2, 68.9, "-U"), row("s1", 2, 71.6, "+U"), row("s1", 3, 68.9, "-D")]
     bad = [row("s1", 4, 20.5, "-D"), row("s1", 1, 68.90001, "-U"), row("s1", 1, 70.0, "+U")]
-    found = run(tmp_path, [*told, *good, *bad, row("s1", 6, 68.9)], [])
+    found = run(tmp_path, [*details, *good, *bad, row("s1", 6, 68.9)], [])
     assert (found.tally.revisions, found.tally.aside) == (2, 3)
     got = held(read_changes(tmp_path / "out"), "price")
     assert got["s1", 5][1] == pytest.approx(22.0)  # 71.6 °F, of a time before the accent
@@ -195,10 +196,10 @@ def test_an_accent_between_two_halves_does_not_part_them(tmp_path: Path) -> None
 
 def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
     rows = feed(3)
-    told, _ = accented(rows, [(12, "y * 9/5 + 32"), (25, "y / 4")])
-    run(tmp_path / "local", told, [50, 90])
-    files(tmp_path / "spark" / "in", table(told), [cut for cut in (50, 90) if told[cut]["op"] != "+U"])
-    job = the_job(tmp_path / "spark", PLAIN, stream=TOLD, checkpoint="checkpoint")
+    details, _ = accented(rows, [(12, "y * 9/5 + 32"), (25, "y / 4")])
+    run(tmp_path / "local", details, [50, 90])
+    files(tmp_path / "spark" / "in", table(details), [cut for cut in (50, 90) if details[cut]["op"] != "+U"])
+    job = the_job(tmp_path / "spark", PLAIN, stream=DETAILS, checkpoint="checkpoint")
     ran(spark, job)
     expected, got = (held(read_changes(tmp_path / one / "out"), "price") for one in ("local", "spark"))
     assert close(got, expected)
@@ -209,7 +210,7 @@ def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize("revised", [False, True])
 def test_rows_are_set_aside_as_they_came(tmp_path: Path, way: str, revised: bool) -> None:
     """A quarter from 5 s on: who looks for what was set aside finds the numbers that are in the file."""
-    told = [
+    details = [
         ("+I", "a", 0, 100.0, None),
         ("+I", None, 5, None, "[[k = 'a', alter(v, y / 4)]]"),
         ("+I", "a", 10, 25.0, None),
@@ -217,7 +218,7 @@ def test_rows_are_set_aside_as_they_came(tmp_path: Path, way: str, revised: bool
         ("-D" if revised else "+I", "a", 8, 77.0, None),
         ("-D" if revised else "+I", "b", 8, 88.0, None),
     ]
-    op, k, t, v, accent = zip(*[row for row in told if way == "rows" or row[1]], strict=True)
+    op, k, t, v, accent = zip(*[row for row in details if way == "rows" or row[1]], strict=True)
     times = pa.array([one * 1_000_000 for one in t], pa.timestamp("us"))
     (tmp_path / "in").mkdir()
     table = pa.table({"op": op, "k": k, "t": times, "v": v, "accent": pa.array(accent, pa.string())})

@@ -69,14 +69,14 @@ def test_results_hold_for_what_was_recorded(
     predictors: dict[str, Predictor], seed: int, where: str, record_property: Any
 ) -> None:
     table, accents = recorded(seed)
-    said = sorted(
+    reported = sorted(
         (at, f"[[symbol = '{key}', alter(price, {map})]]") for key, own in accents.items() for at, map in own
     )
     run = Run(predictors[f"plain {where}"], lateness=2 * COUNT * SECOND)
     if where == "rows":
-        run.take({"S": marked(table, said)})
+        run.take({"S": marked(table, reported)})
     else:
-        run.take({"S": table}, {"S": [f"{format_instant(at)} {text}" for at, text in said]})
+        run.take({"S": table}, {"S": [f"{format_instant(at)} {text}" for at, text in reported]})
     assert run.aside == []
     assert run.prediction.state is not None
     first = run.prediction.state.results

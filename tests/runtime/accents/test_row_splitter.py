@@ -31,7 +31,7 @@ def batch(texts: list[str | None]) -> pa.Table:
     st.booleans(),
 )
 def test_rows_with_a_text_are_accents(texts, begin, type_, in_parts):
-    """Also in slices, whose bits do not begin with a byte, in several parts, and told by codes; blank texts are none."""
+    """Also in slices, whose bits do not begin with a byte, in several parts, and recognised by codes; blank texts are none."""
     whole = batch(texts)
     whole = whole.set_column(2, "accent", whole["accent"].cast(type_))
     table = whole.slice(begin)
@@ -49,10 +49,10 @@ def test_rows_with_a_text_are_accents(texts, begin, type_, in_parts):
     if not expected:
         assert found.rows is None
         return
-    # A row is after those accents, and only those, whose places are not behind what it is told by.
+    # A row is after those accents, and only those, whose places are not behind what it is recognised by.
     assert found.rows is not None
-    for row, told in zip(data.tolist(), found.rows.tolist(), strict=True):
-        assert [one for one in expected if one <= told] == [one for one in expected if one < row]
+    for row, details in zip(data.tolist(), found.rows.tolist(), strict=True):
+        assert [one for one in expected if one <= details] == [one for one in expected if one < row]
 
 
 def test_few_accents_among_many_rows() -> None:

@@ -56,10 +56,12 @@ def test_a_row_that_is_no_split_is_set_aside_and_half_a_row_waits(tmp_path: Path
     def gain(batch: int, _: pa.Table) -> None:
         table.write_text(table.read_text() + grown.pop(0) if grown else table.read_text())
 
-    said: list[Status] = []
-    run_local(the_job(tmp_path, EVERY, stream={"splits": "splits.csv"}), on_batch=gain, on_status=said.append)
-    assert said[-1].tally.aside == 1
-    assert said[-1].tally.accents == 4
+    reported: list[Status] = []
+    run_local(
+        the_job(tmp_path, EVERY, stream={"splits": "splits.csv"}), on_batch=gain, on_status=reported.append
+    )
+    assert reported[-1].tally.aside == 1
+    assert reported[-1].tally.accents == 4
     (refused,) = (tmp_path / "out" / "_aside" / "stream=S").glob("*/*.parquet")
     assert "splits.csv, line 3: expected a ratio" in pq.ParquetFile(refused).read()["reason"][0].as_py()
     plain = Run(predictor_of(the_job(tmp_path, EVERY)))

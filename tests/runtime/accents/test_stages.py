@@ -41,8 +41,8 @@ def test_one_place_for_all_keys(tmp_path: Path, where: str, accent: str) -> None
         data = split(data, 30 * SECOND, key=key)
     query = "select max(price) as top from S"
     files(tmp_path / "in", marked(data, []), [])
-    told = {"accents": "accent" if where == "rows" else "log.jsonl"}
-    predictor = predictor_of(the_job(tmp_path, query, stream=told))
+    details = {"accents": "accent" if where == "rows" else "log.jsonl"}
+    predictor = predictor_of(the_job(tmp_path, query, stream=details))
     if where == "rows":
         batches = [({"S": one}, {}) for one in cut(marked(data, [(30 * SECOND, accent)]), [70, 120])]
     else:
@@ -65,7 +65,7 @@ def test_one_place_for_all_keys(tmp_path: Path, where: str, accent: str) -> None
 
 
 def test_pairs_in_the_places_of_their_cells(tmp_path: Path) -> None:
-    """From some instant on x is in other units, of all ships: who comes near is the same, and where is said in the new ones."""
+    """From some instant on x is in other units, of all ships: the same pairs come near, at positions in the new ones."""
     objects(tmp_path / "in")
     query = NEAR.replace("Q.id as other", "Q.id as other, R.x as x")
     job = object_job(tmp_path, query, "O", cell=120)

@@ -23,7 +23,7 @@ def one_run(folder: Path) -> Any:
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """A job that has heard an accent, and has a file to come."""
+    """A job that has received an accent, and has a file to come."""
     (tmp_path / "log.jsonl").write_text(f"{format_instant(30 * SECOND)} {ACCENT}\n", encoding="utf-8")
     (tmp_path / "in").mkdir()
     first, second = cut(split(ticks(60), 30 * SECOND), [120])
@@ -38,7 +38,7 @@ def test_this_version_goes_on(begun: Path) -> None:
     assert (found.tally.tuples, found.tally.aside) == (180, 0)
 
 
-def test_state_without_what_was_heard_is_refused(begun: Path) -> None:
+def test_state_without_what_was_received_is_refused(begun: Path) -> None:
     state = begun / "checkpoint" / "local" / "state"
     kept = unpack_state(CHECKPOINT, state.read_bytes())
     bare = replace(kept.prediction, accents=None)

@@ -54,12 +54,12 @@ def feed(seconds: int = 24, keys: int = 2) -> list[dict[str, Any]]:
     ]
 
 
-def recorded(rows: list[dict[str, Any]], said: list[tuple[int, str]]) -> list[dict[str, Any]]:
+def recorded(rows: list[dict[str, Any]], reported: list[tuple[int, str]]) -> list[dict[str, Any]]:
     """The rows as a feed with these accents says them, each from its instant on: an oracle, row by row and exactly."""
     out = []
     for row in rows:
         units = Units()
-        for when, text in said:
+        for when, text in reported:
             if row["t"] >= when:
                 units = units.then(Accent.parse(text))
         now = forward_row(units, row)
@@ -88,12 +88,12 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.table(columns)
 
 
-def in_rows(rows: list[dict[str, Any]], now: pa.Table, said: list[tuple[int, str]]) -> pa.Table:
+def in_rows(rows: list[dict[str, Any]], now: pa.Table, reported: list[tuple[int, str]]) -> pa.Table:
     """With accents as rows, each before the first row that is, in the units of the start, at or after its time."""
     first = table(rows)
-    place = marked(first, said)["accent"].to_pylist()
+    place = marked(first, reported)["accent"].to_pylist()
     plain = now.append_column("accent", pa.nulls(now.num_rows, pa.string()))
-    parts, number, times = [], 0, iter(said)
+    parts, number, times = [], 0, iter(reported)
     for text in place:
         if text is None:
             parts.append(plain.slice(number, 1))
@@ -108,8 +108,8 @@ def in_rows(rows: list[dict[str, Any]], now: pa.Table, said: list[tuple[int, str
 def raw_job(folder: Path, accents: str | None, query: str = QUERY, **more: Any) -> Job:
     model = {"price": "step", "size": "step"}
     stream = of_files(key="s", model=model, keep=["n"], columns=COLUMNS, error=0, horizon="3 s")
-    told = {} if accents is None else {"accents": accents}
-    return job_on(folder, query, {"S": {**stream, **told, **more.pop("stream", {})}}, **more)
+    details = {} if accents is None else {"accents": accents}
+    return job_on(folder, query, {"S": {**stream, **details, **more.pop("stream", {})}}, **more)
 
 
 @pytest.fixture(scope="module")
@@ -121,18 +121,18 @@ def predictors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]
     }
 
 
-def said_of(changes: pa.Table, value: str) -> dict[tuple[object, ...], Any]:
+def reported_of(changes: pa.Table, value: str) -> dict[tuple[object, ...], Any]:
     return final(changes, ("s",), value)
 
 
-def fitted(rows: pa.Table, said: list[tuple[int, str]]) -> pa.Table:
+def fitted(rows: pa.Table, reported: list[tuple[int, str]]) -> pa.Table:
     """What a query over a model of the same tuples and accents gives, as a changelog."""
-    lines = [f"{format_instant(when)} {text}" for when, text in said]
-    told = {"key": "s", "time": "t", "model": {"price": "step", "size": "step"}, "keep": "n", "error": 0}
-    model = local().fit(rows, **told, accents=lines or None)
+    lines = [f"{format_instant(when)} {text}" for when, text in reported]
+    details = {"key": "s", "time": "t", "model": {"price": "step", "size": "step"}, "keep": "n", "error": 0}
+    model = local().fit(rows, **details, accents=lines or None)
     segments = local().sql(QUERY, streams={"S": model}).segments()
-    told_ = segments.append_column("kind", pa.array(["+I"] * segments.num_rows))
-    return numbered([(told_, 0)], told_.schema, 0)
+    reported_ = segments.append_column("kind", pa.array(["+I"] * segments.num_rows))
+    return numbered([(reported_, 0)], reported_.schema, 0)
 
 
 def confirmed(found: Mapping[Any, Any], until: float = 22) -> dict[Any, Any]:
@@ -142,7 +142,7 @@ def confirmed(found: Mapping[Any, Any], until: float = 22) -> dict[Any, Any]:
 # -- one by one ------------------------------------------------------------------------------------------------
 
 KINDS: dict[str, list[tuple[int, str]]] = {
-    "told by what is modelled": [(at(6), "[[price < 3, alter(size, y * 4)]]")],
+    "recognised by what is modelled": [(at(6), "[[price < 3, alter(size, y * 4)]]")],
     "until all is covered": [
         (at(6), "[[price < 3, alter(size, y * 4)]]"),
         (at(12), "[[not price < 3, alter(size, y * 4)]]"),
@@ -169,24 +169,24 @@ KINDS: dict[str, list[tuple[int, str]]] = {
 def test_a_job_says_what_a_query_over_a_fit_says(
     predictors: dict[str, Predictor], kind: str, where: str
 ) -> None:
-    said, rows = KINDS[kind], feed()
-    now = table(recorded(rows, said))
+    reported, rows = KINDS[kind], feed()
+    now = table(recorded(rows, reported))
     run = Run(predictors[where])
     if where == "rows":
-        for one in cut(in_rows(rows, now, said), [7, 11, 19, 30]):
+        for one in cut(in_rows(rows, now, reported), [7, 11, 19, 30]):
             run.take({"S": one})
             run = restarted_run(run)
     else:
-        lines = [f"{format_instant(when)} {text}" for when, text in said]
+        lines = [f"{format_instant(when)} {text}" for when, text in reported]
         for i, one in enumerate(cut(now, [7, 11, 19, 30])):
             run.take({"S": one}, {"S": lines if i == 0 else []})
             run = restarted_run(run)
-    assert (run.accents, run.aside) == (len(said), [])
-    answer = fitted(now, said)
+    assert (run.accents, run.aside) == (len(reported), [])
+    answer = fitted(now, reported)
     for value in ("price", "size"):
-        expected = confirmed(said_of(answer, value))
+        expected = confirmed(reported_of(answer, value))
         assert len(expected) > 80
-        assert close(confirmed(said_of(run.changes, value)), expected)
+        assert close(confirmed(reported_of(run.changes, value)), expected)
 
 
 # -- whatever the batches ----------------------------------------------------------------------------------------
@@ -223,22 +223,22 @@ def interleaved(draw: st.DrawFn) -> tuple[list[tuple[int, str]], list[int], int]
 def test_any_interleaving_and_any_batches_say_what_a_fit_says(
     predictors: dict[str, Predictor], drawn: Any
 ) -> None:
-    said, cuts, restart = drawn
+    reported, cuts, restart = drawn
     rows = feed()
-    now = table(recorded(rows, said))
+    now = table(recorded(rows, reported))
     inside, beside = Run(predictors["rows"]), Run(predictors["log"])
-    for i, one in enumerate(cut(in_rows(rows, now, said), cuts)):
+    for i, one in enumerate(cut(in_rows(rows, now, reported), cuts)):
         inside.take({"S": one})
         if i == restart:
             inside = restarted_run(inside)
-    lines = [f"{format_instant(when)} {text}" for when, text in said]
+    lines = [f"{format_instant(when)} {text}" for when, text in reported]
     for i, one in enumerate(cut(now, [place for place in cuts if place <= 48])):
         beside.take({"S": one}, {"S": lines if i == 0 else []})
         if i == restart:
             beside = restarted_run(beside)
-    answer = fitted(now, said)
+    answer = fitted(now, reported)
     for value in ("price", "size"):
-        expected = confirmed(said_of(answer, value))
+        expected = confirmed(reported_of(answer, value))
         for run in (inside, beside):
-            assert (run.accents, run.aside) == (len(said), [])
-            assert close(confirmed(said_of(run.changes, value)), expected)
+            assert (run.accents, run.aside) == (len(reported), [])
+            assert close(confirmed(reported_of(run.changes, value)), expected)

@@ -25,7 +25,7 @@ from tests.runtime.accents.test_unit_history import (
     in_rows,
     raw_job,
     recorded,
-    said_of,
+    reported_of,
     table,
 )
 from tests.runtime.jobs.running_jobs import arrive, aside, final, ran
@@ -40,12 +40,12 @@ MIXED = [
 ]
 
 
-def lines(said: list[tuple[int, str]]) -> list[str]:
-    return [f"{format_instant(when)} {text}" for when, text in said]
+def lines(reported: list[tuple[int, str]]) -> list[str]:
+    return [f"{format_instant(when)} {text}" for when, text in reported]
 
 
-def wanted(now: pa.Table, said: list[tuple[int, str]], value: str = "size") -> dict[Any, Any]:
-    return confirmed(said_of(fitted(now, said), value))
+def wanted(now: pa.Table, reported: list[tuple[int, str]], value: str = "size") -> dict[Any, Any]:
+    return confirmed(reported_of(fitted(now, reported), value))
 
 
 @pytest.fixture(scope="module")
@@ -79,26 +79,28 @@ def test_what_a_job_cannot_follow_is_set_aside_by_name(
     predictors: dict[str, Predictor], where: str, text: str, reason: str
 ) -> None:
     rows, run = feed(), Run(predictors[f"dealt {where}"])
-    said, now = [(at(5), text)], table(rows)
+    reported, now = [(at(5), text)], table(rows)
     if where == "rows":
-        run.take({"S": in_rows(rows, now, said)})
+        run.take({"S": in_rows(rows, now, reported)})
     else:
-        run.take({"S": now}, {"S": lines(said)})
+        run.take({"S": now}, {"S": lines(reported)})
     (row,) = run.aside
     assert reason in row["reason"]
     assert "fit" not in row["reason"].split(":", 2)[-1]
     assert run.prediction.tally.tuples == 48
 
 
-def test_times_that_are_put_back_are_told_by_place_and_not_by_a_log(predictors: dict[str, Predictor]) -> None:
-    said, rows = [(at(5), "[[true, alter(t, y - 3000000)]]")], feed()
-    now = table(recorded(rows, said))
+def test_times_that_are_put_back_are_reported_by_place_and_not_by_a_log(
+    predictors: dict[str, Predictor],
+) -> None:
+    reported, rows = [(at(5), "[[true, alter(t, y - 3000000)]]")], feed()
+    now = table(recorded(rows, reported))
     inside, beside = Run(predictors["rows"]), Run(predictors["log"])
-    for one in cut(in_rows(rows, now, said), [11, 20]):
+    for one in cut(in_rows(rows, now, reported), [11, 20]):
         inside.take({"S": one})
     assert inside.aside == []
-    assert close(confirmed(said_of(inside.changes, "size")), wanted(table(rows), []))
-    beside.take({"S": table(rows)}, {"S": lines(said)})
+    assert close(confirmed(reported_of(inside.changes, "size")), wanted(table(rows), []))
+    beside.take({"S": table(rows)}, {"S": lines(reported)})
     (row,) = beside.aside
     assert "cannot decide" in row["reason"]
 
@@ -135,22 +137,22 @@ def test_a_dropped_key_or_time_ends_the_job_and_its_rows_are_set_aside(
     assert f"drop({name})" in ended
     assert {row["reason"] for row in run.aside} == {f"without '{name}', by accents"}
     assert len(run.aside) == 28
-    assert max(key[1] for key in said_of(run.changes, "size")) / 2 < 10
+    assert max(key[1] for key in reported_of(run.changes, "size")) / 2 < 10
 
 
 @pytest.mark.parametrize("where", ["rows", "log"])
 def test_punctuation_is_in_the_units_in_force(predictors: dict[str, Predictor], where: str) -> None:
-    said = [
+    reported = [
         (at(5), "[[true, alter(s, y + 100)]]"),
         (at(8), "[s = 101]"),
         (at(12), "[[true, alter(s, y + 10)]]"),
     ]
-    accents = [said[0], said[2]]
+    accents = [reported[0], reported[2]]
     rows, run = feed(), Run(predictors[where])
     now = table(recorded(rows, accents))
     stray = [row["s"] == 1 and row["t"] >= at(8) for row in rows]
     if where == "rows":
-        for one in cut(in_rows(rows, now, said), [9, 20, 31]):
+        for one in cut(in_rows(rows, now, reported), [9, 20, 31]):
             run.take({"S": one})
             run = restarted_run(run)
     else:
@@ -163,14 +165,14 @@ def test_punctuation_is_in_the_units_in_force(predictors: dict[str, Predictor], 
 
 
 def test_punctuation_of_what_is_modelled_only_sets_aside(predictors: dict[str, Predictor]) -> None:
-    said = [
+    reported = [
         (at(3), "[[true, alter(price, y * 2)]]"),
         (at(6), "[price >= 10]"),
         (at(9), "[[true, alter(price, y / 4)]]"),
     ]
     rows, run = feed(), Run(predictors["rows"])
-    now = table(recorded(rows, [said[0], said[2]]))
-    run.take({"S": in_rows(rows, now, said)})
+    now = table(recorded(rows, [reported[0], reported[2]]))
+    run.take({"S": in_rows(rows, now, reported)})
     unfit = [row for row in rows if row["t"] >= at(6) and row["price"] >= 5]
     assert len(run.aside) == len(unfit) > 10
     assert {row["reason"] for row in run.aside} == {CONTRADICTS}
@@ -180,23 +182,25 @@ def test_punctuation_of_what_is_modelled_only_sets_aside(predictors: dict[str, P
 @pytest.mark.parametrize("name", ["price", "n"])
 def test_punctuation_of_what_the_query_does_not_read(tmp_path: Path, where: str, name: str) -> None:
     """A modelled attribute that nobody asks for, and one that only descriptions speak of: neither is undone."""
-    said = [
+    reported = [
         (at(3), f"[[true, alter({name}, y * 4)]]"),
         (at(6), f"[{name} < 8]"),
         (at(9), f"[[true, alter({name}, y * 2)]]"),
     ]
-    accents = [said[0], said[2]]
+    accents = [reported[0], reported[2]]
     columns = "accent" if where == "rows" else "x.jsonl"
     job = raw_job(tmp_path, columns, "select s, size from S", stream={"keep": []})
     rows, run = feed(), Run(predictor_of(job))
     now = table(recorded(rows, accents))
     if where == "rows":
-        for one in cut(in_rows(rows, now, said), [4, 16, 31]):
+        for one in cut(in_rows(rows, now, reported), [4, 16, 31]):
             run.take({"S": one})
             run = restarted_run(run)
     else:
-        told = lines(accents)
-        for one, more in zip(cut(now, [12, 30]), (told[:1], [said[1][1], told[1]], []), strict=True):
+        details = lines(accents)
+        for one, more in zip(
+            cut(now, [12, 30]), (details[:1], [reported[1][1], details[1]], []), strict=True
+        ):
             run.take({"S": one}, {"S": more})
     stray = [int(row["s"]) for row in rows if row["t"] >= at(6) and row[name] < 2]
     assert [row["s"] for row in run.aside] == stray
@@ -213,17 +217,17 @@ def test_what_is_kept_does_not_grow_with_accents(predictors: dict[str, Predictor
     for number in range(60):
         begin = 40 * number
         rows = [{**row, "t": row["t"] + at(begin)} for row in feed(2)]
-        said = [
+        reported = [
             (at(begin), "[[price < 3, alter(size, y * 4)]]"),
             (at(begin + 0.5), "[[true, alter(price, y * 2)]]"),
             (at(begin + 1.5), "[[price < 6, alter(size, y / 4)]]"),
             (at(begin + 1.6), "[[true, alter(price, y / 2)]]"),
         ]
-        now = table(recorded(rows, said))
+        now = table(recorded(rows, reported))
         if where == "rows":
-            run.take({"S": in_rows(rows, now, said)})
+            run.take({"S": in_rows(rows, now, reported)})
         else:
-            run.take({"S": now}, {"S": lines(said)})
+            run.take({"S": now}, {"S": lines(reported)})
         sizes.append(len(run.follower.streams["S"].history))
     assert run.aside == []
     assert max(sizes[30:]) <= max(sizes[:30])
@@ -236,17 +240,17 @@ def test_what_is_kept_does_not_grow_with_accents(predictors: dict[str, Predictor
 @pytest.mark.parametrize("where", ["rows", "log"])
 def test_two_stages_say_the_same(predictors: dict[str, Predictor], where: str) -> None:
     """All rows are covered in the end, so that the greatest moves."""
-    said, rows = KINDS["until all is covered"], feed()
-    now = table(recorded(rows, said))
+    reported, rows = KINDS["until all is covered"], feed()
+    now = table(recorded(rows, reported))
     if where == "rows":
-        parts: list[Any] = [({"S": one}, {}) for one in cut(in_rows(rows, now, said), [9, 20])]
+        parts: list[Any] = [({"S": one}, {}) for one in cut(in_rows(rows, now, reported), [9, 20])]
     else:
         parts = [
-            ({"S": one}, {"S": more}) for one, more in zip(cut(now, [9]), (lines(said), []), strict=True)
+            ({"S": one}, {"S": more}) for one, more in zip(cut(now, [9]), (lines(reported), []), strict=True)
         ]
     run = Run(predictors[f"top {where}"])
-    for tables, told in parts:
-        run.take(tables, told)
+    for tables, details in parts:
+        run.take(tables, details)
     found, rest = staged(predictors[f"top {where}"], parts)
     one, other = (
         confirmed({(0, *key): v for key, v in final(c, (), "size").items()}) for c in (found, run.changes)
@@ -257,19 +261,21 @@ def test_two_stages_say_the_same(predictors: dict[str, Predictor], where: str) -
 
 
 def test_a_table_of_splits_and_a_log_of_what_values_tell(tmp_path: Path) -> None:
-    said = [
+    reported = [
         (at(4), "[[s = 1, alter(price, y / 4)]]"),
         (at(4), "[[s = 1, alter(size, y * 4)]]"),
         (at(9), "[[price < 2, alter(size, y * 2)]]"),
     ]
-    now = table(recorded(feed(), said))
+    now = table(recorded(feed(), reported))
     files(tmp_path / "in", now, [9, 20])
     (tmp_path / "splits.csv").write_text(f"s,t,ratio\n1,{format_instant(at(4))},4:1\n")
-    (tmp_path / "log.jsonl").write_text("\n".join(lines(said[2:])) + "\n")
+    (tmp_path / "log.jsonl").write_text("\n".join(lines(reported[2:])) + "\n")
     run_local(raw_job(tmp_path, "log.jsonl", stream={"splits": "splits.csv"}, checkpoint="checkpoint"))
     assert aside(tmp_path) == []
     for value in ("price", "size"):
-        assert close(confirmed(said_of(read_changes(tmp_path / "out"), value)), wanted(now, said, value))
+        assert close(
+            confirmed(reported_of(read_changes(tmp_path / "out"), value)), wanted(now, reported, value)
+        )
 
 
 @pytest.mark.parametrize("where", ["rows", "log"])
@@ -293,20 +299,20 @@ def test_spark_goes_on_from_between_accents_and_data(spark: SparkSession, tmp_pa
     assert accents == len(MIXED)
     assert aside(tmp_path) == []
     for value in ("price", "size"):
-        assert close(confirmed(said_of(read_changes(tmp_path / "out"), value)), wanted(now, MIXED, value))
+        assert close(confirmed(reported_of(read_changes(tmp_path / "out"), value)), wanted(now, MIXED, value))
 
 
 def test_spark_follows_renumbered_keys_and_altered_times_in_one_bucket(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    said = [*KINDS["keys"], (at(12), "[[true, alter(t, y + 3600000000)]]")]
+    reported = [*KINDS["keys"], (at(12), "[[true, alter(t, y + 3600000000)]]")]
     rows = feed()
-    now = table(recorded(rows, said))
-    files(tmp_path / "in", in_rows(rows, now, said), [9, 30])
+    now = table(recorded(rows, reported))
+    files(tmp_path / "in", in_rows(rows, now, reported), [9, 30])
     job = raw_job(tmp_path, "accent", checkpoint="checkpoint", buckets=1)
     status = ran(spark, job)
     assert (status.tally.accents, status.tally.aside) == (3, 0)
-    assert close(confirmed(said_of(read_changes(tmp_path / "out"), "size")), wanted(now, said))
+    assert close(confirmed(reported_of(read_changes(tmp_path / "out"), "size")), wanted(now, reported))
 
 
 def test_a_job_in_process_ends_at_a_dropped_key(tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ def table(rows: dict[str, list[Any]], **types: pa.DataType) -> pa.Table:
 
 def prices(out: Path | None = None, data: pa.Table | None = None, **asked: Any) -> Model:
     """A model of ticks."""
-    told: dict[str, Any] = {"key": "symbol", "error": 0.3, "drift": 0.4, "keep": "venue", **asked}
+    details: dict[str, Any] = {"key": "symbol", "error": 0.3, "drift": 0.4, "keep": "venue", **asked}
     data = ticks() if data is None else data
-    return local().fit(data, time="t", model={"price": "step"}, out=out, **told)
+    return local().fit(data, time="t", model={"price": "step"}, out=out, **details)
 
 
 def tracks(out: Path | None = None, data: pa.Table | None = None) -> Model:

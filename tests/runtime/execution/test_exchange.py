@@ -36,8 +36,8 @@ def rows(relation: Relation) -> list[dict[str, Any]]:
 def keyed(values: list[Any], type_: pa.DataType) -> Relation:
     """A row of each of these keys."""
     columns = Columns((("k", type_),), ())
-    said = [{"k": v, "ref": EPOCH_US, "lo": 0.0, "hi": 1.0, "certainty": "certain"} for v in values]
-    return Relation.from_table(pa.RecordBatch.from_pylist(said, columns.segment_schema()), columns)
+    reported = [{"k": v, "ref": EPOCH_US, "lo": 0.0, "hi": 1.0, "certainty": "certain"} for v in values]
+    return Relation.from_table(pa.RecordBatch.from_pylist(reported, columns.segment_schema()), columns)
 
 
 def place_of(relation: Relation, by: tuple[str, ...], places: int = 16) -> dict[tuple[Any, ...], int]:
@@ -93,7 +93,7 @@ def test_keys_of_any_type(type_, values):
 def test_a_parcel_is_as_large_as_what_is_in_it():
     """One of many groups, its lineage and texts included, not what they were cut from."""
     columns = Columns((("k", pa.string()),), ("x",), (("u", pa.string()),))
-    said = [
+    reported = [
         {
             "k": f"{i:05}",
             "ref": EPOCH_US,
@@ -109,7 +109,7 @@ def test_a_parcel_is_as_large_as_what_is_in_it():
         }
         for i in range(2000)
     ]
-    batch = pa.RecordBatch.from_pylist(said, columns.segment_schema(lineage=True))
+    batch = pa.RecordBatch.from_pylist(reported, columns.segment_schema(lineage=True))
     whole = Relation.from_table(batch, columns)
     one = len(ExchangeBatch(0, 0, whole.select_groups(np.array([7]))).pack())
     assert one < 3000
@@ -151,9 +151,11 @@ def test_places_are_the_same_in_every_process():
         "from tests.runtime.execution.test_exchange import keyed, place_of; import pyarrow as pa;"
         f"print(list(place_of(keyed({values!r}, pa.string()), ('k',), 1000).values()))"
     )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    reported = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     # Parcels come by place, so the keys come in the order of their places.
-    assert said.strip() == str(list(place_of(keyed(values, pa.string()), ("k",), 1000).values()))
+    assert reported.strip() == str(list(place_of(keyed(values, pa.string()), ("k",), 1000).values()))
 
 
 def test_many_keys_are_spread():

@@ -1,4 +1,4 @@
-"""Work in threads of this process: in order, a few pieces ahead, told as it goes, stopped when nobody wants it."""
+"""Work in threads of this process: in order, a few pieces ahead, reported as it goes, stopped when nobody wants it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.runtime.execution import asking
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_output_comes_in_the_order_of_pieces(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     monkeypatch.setattr(local_driver, "cores", lambda: threads)
-    told: list[tuple[int, int]] = []
+    details: list[tuple[int, int]] = []
 
     def work(piece: int) -> list[int]:
         time.sleep(0.001 * (piece % 3))
         return [piece] * (piece % 4)
 
     pieces = list(range(20))
-    got = list(local_driver.in_threads(work, pieces, lambda done, total: told.append((done, total))))
+    got = list(local_driver.in_threads(work, pieces, lambda done, total: details.append((done, total))))
     assert got == [piece for piece in pieces for _ in range(piece % 4)]
-    assert told == [(i + 1, 20) for i in range(20)]
+    assert details == [(i + 1, 20) for i in range(20)]
     assert list(local_driver.in_threads(work, [], None)) == []
 
 
@@ -80,8 +80,8 @@ def test_batches_come_as_they_are_made_and_progress_reaches_the_end(monkeypatch:
     model = asking.prices()
     answer = asking.local().sql("select symbol, price from S sample every 1 s", streams={"S": model})
     job = prepare(answer.query, {"S": str(model.path)}, tuples=True)
-    told: list[tuple[int, int]] = []
-    batches = list(local_driver.batches(job, lambda done, total: told.append((done, total))))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    details: list[tuple[int, int]] = []
+    batches = list(local_driver.batches(job, lambda done, total: details.append((done, total))))
+    assert details == [(1, 3), (2, 3), (3, 3)]
     assert sum(batch.num_rows for batch in batches) == answer.tuples().num_rows
     assert all(batch.schema == job.schema for batch in batches)

@@ -7,10 +7,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from pyspark.sql import SparkSession
 
 import pulse
+from tests.effort import examples
 from tests.strategies import filtered_streams
 from tests.test_query_membership import Count, check
 
@@ -20,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("filtered")
 
 
-@settings(max_examples=4, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(4, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(stream=filtered_streams())
 def test_no_truth_lies_outside_whoever_takes_part(spark: SparkSession, folder: Path, stream: Any) -> None:
     count = Count()

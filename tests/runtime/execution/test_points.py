@@ -119,14 +119,14 @@ def test_segments_say_at_closing_times_what_tuples_say(name: str, streams: dict[
     every = answer.query.rate
     assert every is not None
     modelled = answer.query.plan.columns.modelled
-    said = {}
+    reported = {}
     for row in answer.segments().to_pylist():
         ref = int(row["ref"].replace(tzinfo=datetime.UTC).timestamp() * 1e6)
         begin, end = ref + round(row["lo"] * 1e6), ref + round(row["hi"] * 1e6)
         for t in range(-(-begin // every) * every, max(end, begin + 1), every):
             x = (t - ref) / 1e6
             values = [sum(c * x**i for i, c in enumerate(row[one])) for one in modelled]
-            said[row.get("symbol"), t] = [*np.round(values, 9), row["certainty"]]
+            reported[row.get("symbol"), t] = [*np.round(values, 9), row["certainty"]]
     tuples = {
         (row.get("symbol"), int(row["t"].timestamp() * 1e6)): [
             *np.round([row[one] for one in modelled], 9),
@@ -135,7 +135,7 @@ def test_segments_say_at_closing_times_what_tuples_say(name: str, streams: dict[
         for row in _utc(answer.tuples().to_pylist())
     }
     assert tuples
-    assert said == tuples
+    assert reported == tuples
 
 
 def test_spark_gives_the_same(streams: dict[str, Model], spark: SparkSession, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_model_goes_on_within_an_instant(tmp_path: Path) -> None:
         )
 
 
-def test_what_has_no_meaning_is_said(streams: dict[str, Model]) -> None:
+def test_what_has_no_meaning_is_reported(streams: dict[str, Model]) -> None:
     def refused(text: str) -> str:
         with pytest.raises(LanguageError) as e:
             local().sql(text, streams=streams)
@@ -212,11 +212,11 @@ def test_points_are_given_tuple_by_tuple_at_their_own_instants(spark: SparkSessi
         answer = session.sql("select symbol, price from S where price < 8", streams={"S": model})
         found = answer.tuples()
         found = found if isinstance(found, pa.Table) else found.toArrow()
-        told = [
+        details = [
             (row["symbol"], int(row["t"].timestamp() * 1e6 + 0.5), row["price"])
             for row in _utc(found.to_pylist())
         ]
-        assert told == rows[:3]
+        assert details == rows[:3]
         assert set(found.column("certainty").to_pylist()) == {"certain"}
     swept = local().sweep(
         "select symbol, price from S where price < :most", streams={"S": model}, most=[3, 9]

@@ -218,11 +218,11 @@ def test_answers_compose_with_sql(on_spark: pulse.Session, spark: SparkSession, 
     counted = spark.sql(
         f"select name, count(*) c, max(diff) d from macd join (select * from {names}) using (symbol) group by name"
     )
-    told = {row.name: (row.c, row.d) for row in counted.collect()}
+    details = {row.name: (row.c, row.d) for row in counted.collect()}
     wanted: dict[str, list[float]] = {}
     for row in asked(local(), models, text, **parameters).tuples().to_pylist():
         wanted.setdefault(row["symbol"], []).append(row["diff"])
-    assert told == {n: (len(wanted[s]), max(wanted[s])) for s, n in (("a", "Alpha"), ("c", "Gamma"))}
+    assert details == {n: (len(wanted[s]), max(wanted[s])) for s, n in (("a", "Alpha"), ("c", "Gamma"))}
 
 
 def test_the_head_of_an_answer(on_spark: pulse.Session, models: Models) -> None:

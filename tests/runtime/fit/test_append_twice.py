@@ -1,4 +1,4 @@
-"""Files that a model holds already are not appended again: told by name, size and time, or by size and checksum."""
+"""Files that a model holds already are not appended again: recognised by name, size and time, or by size and checksum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fit(folder: Path, *names: str, **options: Any) -> Model:
     )
 
 
-def test_the_same_file_again_changes_nothing_and_it_is_said(
+def test_the_same_file_again_changes_nothing_and_it_is_reported(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = fit(folder, "more.parquet", append=True)

@@ -1,4 +1,4 @@
-"""What a fit leaves behind when workers were killed, or when it was told a place that is none."""
+"""What a fit leaves behind when workers were killed, or when it was given a place that is none."""
 
 from __future__ import annotations
 

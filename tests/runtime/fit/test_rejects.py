@@ -108,9 +108,9 @@ FILE_ASKED: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "step"}, "
 
 def test_a_file_with_a_few_late_rows_is_fitted_with_a_warning(tmp_path: Path) -> None:
     path = file_of(tmp_path / "f.parquet", one_in(200))
-    with pytest.warns(SetAsideWarning) as told:
+    with pytest.warns(SetAsideWarning) as details:
         model = LOCAL.fit(path, **FILE_ASKED)
-    (one,) = told
+    (one,) = details
     assert "5 of 1,000 tuples (0.5 %) are late (the first: a tuple of k 'a' at 2023-11-14T22:16:36.5" in str(
         one.message
     )
@@ -128,24 +128,24 @@ def test_values_that_are_no_numbers_are_warned_of_too() -> None:
 
 
 def test_the_warning_counts_by_attribute_and_gives_the_options_of_two_models() -> None:
-    """What the user is told to do loses no tuple of the attributes that have their numbers."""
+    """What the user is advised to do loses no tuple of the attributes that have their numbers."""
     nan = np.nan
     table = tuples(
         np.arange(10), x=[*range(9), np.inf], y=range(10), cog=[nan, 1, nan, 3, 4, 5, 6, 7, 8, nan]
     )
     asked: dict[str, Any] = {"key": "k", "time": "t", "error": 1}
-    with pytest.warns(SetAsideWarning) as told:
+    with pytest.warns(SetAsideWarning) as details:
         model = LOCAL.fit(table, **asked, model={"x": "linear", "y": "linear", "cog": "step"})
-    text = str(told[0].message)
+    text = str(details[0].message)
     assert "3 of 10 tuples (30 %) have" in text
     assert "; cog is null or not finite in 3, x in 1. " in text
     assert "cog in a model of its own (--model cog:step)" in text
     assert "the others alone (--model x:linear,y:linear)" in text
     assert "nonfinite='hole', --nonfinite hole" in text
     assert model.manifest.counts["lacking"] == {"x": 1, "cog": 3}
-    said = "\n".join(lines(model.manifest))
-    assert "cog is null or not finite in 3, x in 1" in said
-    assert "(--model cog:step)" in said
+    reported = "\n".join(lines(model.manifest))
+    assert "cog is null or not finite in 3, x in 1" in reported
+    assert "(--model cog:step)" in reported
     with pytest.warns(SetAsideWarning, match=r"; x is null or not finite in 1\. "):
         rest = LOCAL.fit(table, **asked, model={"x": "linear", "y": "linear"})
     assert rest.manifest.modelled == 9
@@ -153,13 +153,13 @@ def test_the_warning_counts_by_attribute_and_gives_the_options_of_two_models() -
 
 def test_of_one_attribute_there_is_nothing_to_part() -> None:
     table = tuples(np.arange(4), x=[0, np.nan, 2, 3])
-    with pytest.warns(SetAsideWarning) as told:
+    with pytest.warns(SetAsideWarning) as details:
         LOCAL.fit(table, **FILE_ASKED)
-    assert "own" not in str(told[0].message)
-    assert "--nonfinite hole" in str(told[0].message)
-    with pytest.warns(SetAsideWarning) as told:
+    assert "own" not in str(details[0].message)
+    assert "--nonfinite hole" in str(details[0].message)
+    with pytest.warns(SetAsideWarning) as details:
         LOCAL.fit(table, **FILE_ASKED, nonfinite="hole")
-    assert "--nonfinite hole" not in str(told[0].message)
+    assert "--nonfinite hole" not in str(details[0].message)
 
 
 def test_what_is_appended_is_counted_by_attribute_too(tmp_path: Path) -> None:
@@ -192,9 +192,11 @@ def test_what_is_not_modelled_costs_no_report(tmp_path: Path, keep: tuple[str, .
 def test_a_file_with_many_late_rows_is_refused_and_nothing_is_left(tmp_path: Path, rows: int) -> None:
     path = file_of(tmp_path / "f.parquet", one_in(50), rows)
     out = tmp_path / "deep" / "model"
-    with pytest.raises(LateTuplesError, match=r"20 of 1,000 tuples \(2 %\) are late.*--late aside") as told:
+    with pytest.raises(
+        LateTuplesError, match=r"20 of 1,000 tuples \(2 %\) are late.*--late aside"
+    ) as details:
         LOCAL.fit(path, **FILE_ASKED, out=out)
-    assert "the first: a tuple of k 'a' at" in str(told.value)
+    assert "the first: a tuple of k 'a' at" in str(details.value)
     assert [one.name for one in tmp_path.iterdir()] == ["f.parquet"]
     with pytest.warns(SetAsideWarning, match="20 of 1,000"):
         model = LOCAL.fit(path, **FILE_ASKED, out=out, late="aside")
@@ -229,7 +231,7 @@ def test_one_in_a_hundred_is_still_a_few(tmp_path: Path) -> None:
     assert model.manifest.counts["late"] == 10
 
 
-def test_what_else_late_may_be_is_said() -> None:
+def test_what_else_late_may_be_is_reported() -> None:
     with pytest.raises(SessionError, match="late: expected 'refuse' or 'aside', got 'drop'"):
         LOCAL.fit(tuples([0], x=[1.0]), **FILE_ASKED, late="drop")
 

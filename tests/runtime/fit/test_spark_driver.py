@@ -66,16 +66,16 @@ def same(a: Model, b: Model) -> None:
 def test_files_give_the_same_segments(sessions: Any, tmp_path: Path, asked: dict[str, Any]) -> None:
     on_spark, local = sessions
     paths = files(tmp_path, walk(), [1000, 1001, 2500])
-    told = {**ASKED, **asked}
-    same(on_spark.fit(paths, **told), local.fit(paths, **told))
+    details = {**ASKED, **asked}
+    same(on_spark.fit(paths, **details), local.fit(paths, **details))
 
 
 def test_superseded_tuples_are_counted_alike(sessions: Any, tmp_path: Path) -> None:
     table = walk(2000)
     seconds = table["t"].cast("int64").to_numpy() // 4_000_000 * 4_000_000
     table = table.set_column(0, "t", pa.array(seconds).cast(pa.timestamp("us")))
-    paths, told = files(tmp_path, table, [500, 501, 1700]), {**ASKED, "keep": ()}
-    models = [session.fit(paths, **told) for session in sessions]
+    paths, details = files(tmp_path, table, [500, 501, 1700]), {**ASKED, "keep": ()}
+    models = [session.fit(paths, **details) for session in sessions]
     expected = 2000 - len(set(zip(table["k"].to_pylist(), seconds.tolist(), strict=True)))
     assert [model.manifest.counts["superseded"] for model in models] == [expected, expected]
 
@@ -98,9 +98,9 @@ def test_overlapping_files_and_bad_values_give_the_same(sessions: Any, tmp_path:
     two = two.set_column(two.column_names.index("x"), "x", pa.array(x))
     paths = [*files(tmp_path / "a", one, []), *files(tmp_path / "b", two, [450])]
     for nonfinite in ("reject", "hole"):
-        told = {**ASKED, "nonfinite": nonfinite, "late": "aside"}
-        model = on_spark.fit(paths, **told)
-        same(model, local.fit(paths, **told))
+        details = {**ASKED, "nonfinite": nonfinite, "late": "aside"}
+        model = on_spark.fit(paths, **details)
+        same(model, local.fit(paths, **details))
         counts = model.manifest.counts
         aside = model.aside()
         assert aside is not None

@@ -31,6 +31,8 @@ QUERIES = {
     "sum of a filter": "select id, sum(x) as a from S[size 2 advance 1] where x > 1",
     "first": "select id, first(x) as a from S[size 2 advance 1]",
     "ends": "select id, last(x) - first(x) as d from S[size 2 advance 1] where x > 1",
+    "change": "select id, x - lag(x, 2 s) as d from S where x > lag(x, 2 s)",
+    "rate of a window": "select id, rate(a, 1 s) as r from (select id, avg(x) as a from S[size 2 advance 1]) as W",
     "minimum": "select id, min(x) as a from S[size 2 advance 1]",
     "window of windows": "select id, max(a) as top from (select id, avg(x) as a from S[size 1 advance 1])[size 2 advance 1] as W "
     "group by id",
@@ -187,14 +189,14 @@ def at_instants(table: pa.Table) -> dict[tuple[Any, ...], dict[str, Any]]:
     for ref, row in zip(refs, table.to_pylist(), strict=True):
         offset = INSTANTS - ref / 1e6
         for i in np.flatnonzero((offset >= row["lo"]) & (offset < row["hi"])):
-            said = {name: sum(c * offset[i] ** j for j, c in enumerate(row[name])) for name in modelled} | {
-                f"{name}_err": row[f"{name}_err"] for name in modelled
-            }
+            reported = {
+                name: sum(c * offset[i] ** j for j, c in enumerate(row[name])) for name in modelled
+            } | {f"{name}_err": row[f"{name}_err"] for name in modelled}
             key = (*(row[name] for name in plain), float(INSTANTS[i]))
             side = "old" if row.get("kind", "+")[0] == "-" else "new"
             entry = found.setdefault(key, {})
-            assert side not in entry, "said twice"
-            entry[side] = said | {"certainty": row["certainty"]}
+            assert side not in entry, "emitted twice"
+            entry[side] = reported | {"certainty": row["certainty"]}
     return found
 
 
@@ -203,21 +205,21 @@ def _bookkeeping(name: str, modelled: list[str]) -> bool:
 
 
 def check_changes(
-    before: dict[Any, Any], after: dict[Any, Any], said: dict[Any, Any], *, exact_bounds: bool
+    before: dict[Any, Any], after: dict[Any, Any], reported: dict[Any, Any], *, exact_bounds: bool
 ) -> None:
-    """What is said is what changed, and all of it: values to rounding, bounds no smaller than a run from scratch has them."""
-    for key in before.keys() | after.keys() | said.keys():
+    """What is reported is what changed, and all of it: values to rounding, bounds no smaller than a run from scratch has them."""
+    for key in before.keys() | after.keys() | reported.keys():
         old, new = before.get(key, {}).get("new"), after.get(key, {}).get("new")
-        told = said.get(key)
-        if told is None:
+        details = reported.get(key)
+        if details is None:
             assert (old is None) == (new is None), key
             if old is not None and new is not None:
                 assert values_of(old) == pytest.approx(values_of(new), rel=1e-6, abs=1e-6), key
                 if exact_bounds:
                     assert bounds_of(old) == pytest.approx(bounds_of(new), rel=1e-6, abs=1e-9), key
             continue
-        for mine, theirs in ((told.get("old"), old), (told.get("new"), new)):
-            assert (mine is None) == (theirs is None), (key, told, old, new)
+        for mine, theirs in ((details.get("old"), old), (details.get("new"), new)):
+            assert (mine is None) == (theirs is None), (key, details, old, new)
             if mine is None or theirs is None:
                 continue
             assert values_of(mine) == pytest.approx(values_of(theirs), rel=1e-6, abs=1e-6), key
@@ -231,11 +233,11 @@ def check_changes(
                 ), key
 
 
-def values_of(said: dict[str, Any]) -> list[float]:
+def values_of(reported: dict[str, Any]) -> list[float]:
     """The numbers that a result says."""
-    return [x for name, x in said.items() if name != "certainty" and not name.endswith("_err")]
+    return [x for name, x in reported.items() if name != "certainty" and not name.endswith("_err")]
 
 
-def bounds_of(said: dict[str, Any]) -> list[float]:
+def bounds_of(reported: dict[str, Any]) -> list[float]:
     """Their bounds."""
-    return [x for name, x in said.items() if name.endswith("_err")]
+    return [x for name, x in reported.items() if name.endswith("_err")]

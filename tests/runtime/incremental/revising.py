@@ -49,7 +49,7 @@ def wrong(corrected: pa.Table, model: Model) -> list[str]:
     """What is wrong with a model of these tuples.
 
     That it certifies no drift where none was asked is not, nor that a relative bound is missed where the truth shrank, if that
-    was said: what is certified is true all the same.
+    was reported: what is certified is true all the same.
     """
     found = problems(corrected, model.read(), spec_of(model))
     asked = any(bound is not None for bound in spec_of(model).drift)

@@ -141,16 +141,16 @@ def _count(
         held[(*key, float(at))] = held.get((*key, float(at)), 0) + weight
 
 
-def test_only_what_changed_is_solved_and_said() -> None:
+def test_only_what_changed_is_solved_and_reported() -> None:
     query = standing("filter")
     state, first = query.update(
         query.start(), {"S": updates([(i, 0, 10, [3.0, 0.0], [0.0, 0.0]) for i in range(5)])}
     )
     assert (first.solved, [row["kind"] for row in first.changes.table.to_pylist()]) == (5, ["+I"] * 5)
     state, second = query.update(state, {"S": updates([(3, 4, 14, [1.0, 0.0], [0.0, 0.0])])})
-    said = second.changes.table.to_pylist()
+    reported = second.changes.table.to_pylist()
     assert second.solved == 1
-    assert [(row["kind"], row["id"], row["lo"], row["hi"]) for row in said] == [("-D", 3, 4.0, 10.0)]
+    assert [(row["kind"], row["id"], row["lo"], row["hi"]) for row in reported] == [("-D", 3, 4.0, 10.0)]
     _, third = query.update(state, {"S": updates([(3, 5, 14, [1.0, 0.0], [0.0, 0.0])])})
     assert len(third.changes) == 0
 
@@ -161,8 +161,8 @@ def test_a_pair_is_solved_again_for_the_key_that_changed_only() -> None:
         query.start(), {"S": updates([(i, 0, 10, [10.0 * i, 0.0], [0.0, 0.0]) for i in range(5)])}
     )
     _, moved = query.update(state, {"S": updates([(4, 2, 12, [31.0, 0.0], [0.0, 0.0])])})
-    said = {(row["one"], row["other"], row["kind"]) for row in moved.changes.table.to_pylist()}
-    assert said == {(3, 4, "+I"), (4, 3, "+I")}
+    reported = {(row["one"], row["other"], row["kind"]) for row in moved.changes.table.to_pylist()}
+    assert reported == {(3, 4, "+I"), (4, 3, "+I")}
 
 
 def test_pairs_are_solved_both_ways_round() -> None:

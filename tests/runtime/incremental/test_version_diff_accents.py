@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
@@ -21,6 +21,7 @@ from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.runtime.accents.query_units import QueryAbortedError
 from pulse.store.model import Model
 from pulse.stream.accents.accents import AccentError
+from tests.effort import examples
 from tests.runtime.accents.test_query_units import LINE, SPLIT, WINDOWS, split
 from tests.runtime.execution.asking import MACD, SECOND, START, local, ticks
 
@@ -37,8 +38,8 @@ ALL = "select symbol, price from S where price > 0"
 
 
 def fitted(data: pa.Table, out: Path | None = None, **asked: Any) -> Model:
-    told = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": 0, "keep": "venue"}
-    return local().fit(data, **{**told, "keep_tuples": "all", "out": out, **asked})
+    details = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": 0, "keep": "venue"}
+    return local().fit(data, **{**details, "keep_tuples": "all", "out": out, **asked})
 
 
 def revised_model(seed: int, out: Path | None = None, revisions: int = 8, **asked: Any) -> Model:
@@ -59,10 +60,10 @@ def expected(model: Model, name: str, **more: Any) -> list[tuple[Any, ...]]:
     """The difference of both answers."""
     old, new = (ask(model, name, version=version, **more).tuples() for version in (1, None))
     keys = [one for one in old.column_names if one == "symbol"]
-    return told(tuple_difference(old, new, keys, "t"))
+    return details(tuple_difference(old, new, keys, "t"))
 
 
-def told(table: pa.Table) -> list[tuple[Any, ...]]:
+def details(table: pa.Table) -> list[tuple[Any, ...]]:
     """Rows without bounds, values to nine digits."""
     names = [one for one in table.column_names if not one.endswith("_err")]
     rows = zip(*(table.column(one).to_pylist() for one in names), strict=True)
@@ -71,13 +72,13 @@ def told(table: pa.Table) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("how", ["stored", "given"])
-@settings(max_examples=4)
+@examples(4)
 @given(seed=st.integers(0, 10**6))
 def test_revised_is_the_difference_of_two_answers(name: str, how: str, seed: int) -> None:
     asked, more = ({"accents": [LINE]}, {}) if how == "stored" else ({}, {"accents": [LINE]})
     model = revised_model(seed, **asked)
     found = ask(model, name, **more).revised(1)
-    assert told(found.tuples()) == expected(model, name, **more)
+    assert details(found.tuples()) == expected(model, name, **more)
 
 
 def test_old_and_new_values_are_a_quarter_after_the_split(tmp_path: Path) -> None:
@@ -165,11 +166,11 @@ def test_a_query_that_ends_gives_changes_before_and_then_the_error(tmp_path: Pat
             work()
         found = caught.value.emitted
         found = pq.read_table(found) if isinstance(found, str) else found
-        assert told(found) == told(early)
+        assert details(found) == details(early)
 
 
 def test_keys_that_decide_what_is_held(tmp_path: Path) -> None:
-    """A result over all keys is restated once accents cover them: a revision that brings a key changes what was said of all."""
+    """A result over all keys is restated once accents cover them: a revision that brings a key changes the result of all."""
     lines = [f"{format_instant(SPLIT)} [[symbol = '{one}', alter(price, y / 4)]]" for one in "ab"]
     data = ticks("ab", count=COUNT, seed=4)
     late = pc.greater_equal(data["t"].cast(pa.int64()), SPLIT)
@@ -180,9 +181,9 @@ def test_keys_that_decide_what_is_held(tmp_path: Path) -> None:
     local().revise(model, pa.table({**new, "venue": pa.array([None], pa.string())}), keep=True)
     model = Model(model.path)
     found = ask(model, "across").revised(1).tuples()
-    assert told(found) == expected(model, "across")
+    assert details(found) == expected(model, "across")
     assert pc.sum(pc.greater(found["t"].cast(pa.int64()), SPLIT + 20 * SECOND)).as_py() >= 8
-    assert told(ask(model, "across").revised(1, mode="upstream").tuples()) == expected(model, "across")
+    assert details(ask(model, "across").revised(1, mode="upstream").tuples()) == expected(model, "across")
 
 
 def test_policies_and_logs_are_checked_as_for_answers(tmp_path: Path) -> None:
@@ -191,14 +192,14 @@ def test_policies_and_logs_are_checked_as_for_answers(tmp_path: Path) -> None:
         ask(model, "macd", accents=[LINE]).revised(1).tuples()
     ignored = {"evolution": {"alter": "ignore"}}
     found = local().revised(MACD, 1, streams={"S": model}, parameters=WINDOWS, **ignored).tuples()
-    assert told(found) == expected(model, "macd", **ignored)
+    assert details(found) == expected(model, "macd", **ignored)
 
 
 @pytest.mark.parametrize("name", ["macd", "across"])
 def test_spark_tells_the_same(name: str, spark: Any) -> None:
     model = revised_model(9, accents=[LINE])
     on_spark = ask(model, name, pulse.Session(spark=spark)).revised(1)
-    assert told(on_spark.to_arrow()) == told(ask(model, name).revised(1).tuples())
+    assert details(on_spark.to_arrow()) == details(ask(model, name).revised(1).tuples())
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: Any) -> None:
@@ -232,4 +233,4 @@ def test_on_the_command_line(tmp_path: Path, capsys: Any) -> None:
     ]
     done = CliRunner().invoke(app, [*asked, *more])
     assert done.exit_code == 0, done.output
-    assert told(pq.read_table(out)) == expected(model, "macd", accents=[LINE])
+    assert details(pq.read_table(out)) == expected(model, "macd", accents=[LINE])

@@ -39,13 +39,13 @@ def test_spark_gives_the_same_revisions(name: str, models: Models, spark: SparkS
 
 def test_what_was_not_revised_gives_nothing(models: Models, spark: SparkSession) -> None:
     for name in ("macd", "envelope"):
-        told = revised(pulse.Session(spark=spark), name, models, 3)
-        assert told.tuples().count() == 0
-        assert told.head() == (told.head()[0].slice(0, 0), False)
+        details = revised(pulse.Session(spark=spark), name, models, 3)
+        assert details.tuples().count() == 0
+        assert details.head() == (details.head()[0].slice(0, 0), False)
 
 
 def test_workers_write_a_folder(models: Models, spark: SparkSession, tmp_path: Path) -> None:
-    told = revised(pulse.Session(spark=spark), "macd", models, 1)
-    told.write(f"{tmp_path}/revisions/")
+    details = revised(pulse.Session(spark=spark), "macd", models, 1)
+    details.write(f"{tmp_path}/revisions/")
     here = revised(local(), "macd", models, 1).tuples()
     assert spark.read.parquet(f"{tmp_path}/revisions").count() == here.num_rows

@@ -172,7 +172,7 @@ def flows(revised: ViewUpdate) -> dict[str, Any]:
     return {flow.operator.split()[0]: flow for flow in revised.report.operators}
 
 
-def test_a_row_that_stays_beside_one_that_goes_is_not_said() -> None:
+def test_a_row_that_stays_beside_one_that_goes_is_not_reported() -> None:
     rows = [(0, 6, 9, (0.0, 0.0), (0.0, 0.0)), (0, 9, 10, (0.0, 0.0), (0.0, 0.0))]
     others = [(1, 8, 10, (0.0, 0.0), (0.0, 0.0))]
     view = started(query_of("unlike pairs"), {"S": rows, "T": others})
@@ -290,7 +290,7 @@ def test_history_that_is_gone_is_an_error_that_leaves_all_as_it_was() -> None:
         view.revise({"S": one(FLAT, 2, 7.0)})
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_reported() -> None:
     with pytest.raises(ValueError, match="mode: expected one of adaptive, upstream, downstream, got 'best'"):
         IncrementalView(query_of("window"), STREAMS, mode="best")
     with pytest.raises(ValueError, match="keep: expected microseconds, 'radius' or None"):

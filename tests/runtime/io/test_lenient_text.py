@@ -19,7 +19,7 @@ def written(folder: Path, *lines: str) -> Path:
     return file
 
 
-def told(table: pa.Table) -> list[tuple[object, ...]]:
+def details(table: pa.Table) -> list[tuple[object, ...]]:
     return [
         (row["symbol"], None if row["t"] is None else row["t"].second, row["price"])
         for row in table.to_pylist()
@@ -30,10 +30,10 @@ def test_lines_of_csv_that_do_not_parse_are_tuples_with_nulls(tmp_path: Path) ->
     good, second = "1.5,2024-01-01 10:00:01,a,x", " 2 ,2024-01-01 10:00:02,b,y"
     head = "price,t,symbol,note"
     whole = read_csv(written(tmp_path, head, good, second), TYPES, Dialect())
-    assert told(whole) == [("a", 1, 1.5), ("b", 2, 2.0)]
+    assert details(whole) == [("a", 1, 1.5), ("b", 2, 2.0)]
     bad = ("3", "4,noon,c,z", "much,2024-01-01 10:00:05,d,z", "6,2024-01-01 10:00:06,e,z,more", '"7,8')
     found = read_csv(written(tmp_path, head, good, *bad, "", second), TYPES, Dialect())
-    assert told(found) == [
+    assert details(found) == [
         ("a", 1, 1.5),
         (None, None, None),
         ("c", None, 4.0),
@@ -57,7 +57,7 @@ def test_csv_as_the_options_say_it_is_written(tmp_path: Path) -> None:
     assert dialect == Dialect(";", "'", False)
     for more in ([], ["b"]):
         found = read_csv(written(tmp_path, "'a;a';2024-01-01 10:00:01;1.5", *more), TYPES, dialect)
-        assert told(found) == [("a;a", 1, 1.5), *((None, None, None) for _ in more)]
+        assert details(found) == [("a;a", 1, 1.5), *((None, None, None) for _ in more)]
     assert csv_header(written(tmp_path, "", "﻿a|b"), Dialect("|"))[-1] == "b"
 
 
@@ -70,10 +70,14 @@ def test_bytes_that_are_no_text_do_not_make_two_keys_one(tmp_path: Path) -> None
     ]
     file = tmp_path / "ticks"
     file.write_bytes(b"\n".join(rows))
-    assert told(read_csv(file, TYPES, Dialect())) == [(None, None, None), (None, None, None), ("b", 3, 3.0)]
+    assert details(read_csv(file, TYPES, Dialect())) == [
+        (None, None, None),
+        (None, None, None),
+        ("b", 3, 3.0),
+    ]
     objects = [b'{"symbol": "A\xe9", "t": "2024-01-01 10:00:01", "price": 1}', b'{"symbol": "b", "price": 2}']
     file.write_bytes(b"\n".join(objects))
-    assert told(read_json(file, TYPES)) == [(None, None, None), ("b", None, 2.0)]
+    assert details(read_json(file, TYPES)) == [(None, None, None), ("b", None, 2.0)]
     file.write_bytes(b"pr\xe9ce,t\n1,2\n")
     with pytest.raises(pa.ArrowInvalid, match="first line, which names the columns"):
         read_csv(file, TYPES, Dialect())
@@ -82,7 +86,7 @@ def test_bytes_that_are_no_text_do_not_make_two_keys_one(tmp_path: Path) -> None
 def test_a_number_with_a_comma_is_not_read_as_another(tmp_path: Path) -> None:
     """Written 1,5 it is two fields, of which the first is not what was meant."""
     file = written(tmp_path, "symbol,t,price", "a,2024-01-01 10:00:01,1,5", "b,2024-01-01 10:00:02,2.5")
-    assert told(read_csv(file, TYPES, Dialect())) == [(None, None, None), ("b", 2, 2.5)]
+    assert details(read_csv(file, TYPES, Dialect())) == [(None, None, None), ("b", 2, 2.5)]
 
 
 def test_an_empty_file_has_no_tuples(tmp_path: Path) -> None:
@@ -103,7 +107,7 @@ def test_lines_of_json_that_do_not_parse_are_tuples_with_nulls(tmp_path: Path) -
     bad = (good[:20], "[]", good.replace("1.5", '"much"'), good.replace('"a"', "7"), good.replace("10:", "x"))
     found = read_json(written(tmp_path, good, *bad), TYPES)
     nothing = (None, None, None)
-    assert told(found) == [
+    assert details(found) == [
         ("a", 1, 1.5),
         nothing,
         nothing,
@@ -111,8 +115,8 @@ def test_lines_of_json_that_do_not_parse_are_tuples_with_nulls(tmp_path: Path) -
         ("7", 1, 1.5),
         ("a", None, 1.5),
     ]
-    untold = read_json(written(tmp_path, good, good[:20]), {})
-    assert untold.column("price").to_pylist() == [1.5, None]
+    without_accent = read_json(written(tmp_path, good, good[:20]), {})
+    assert without_accent.column("price").to_pylist() == [1.5, None]
 
 
 def test_bad_values_among_many_cost_little() -> None:
@@ -134,4 +138,4 @@ def test_a_line_that_is_null_is_a_row_of_nothing(tmp_path: Path, text: str) -> N
 def test_bytes_that_are_no_text_are_refused_in_columns_that_nobody_asks_for_too(tmp_path: Path) -> None:
     file = tmp_path / "ticks"
     file.write_bytes(b"symbol,t,price,note\na,2024-01-01 10:00:01,1,x\nb,2024-01-01 10:00:02,2,\xe8\n")
-    assert told(read_csv(file, TYPES, Dialect())) == [("a", 1, 1.0), (None, None, None)]
+    assert details(read_csv(file, TYPES, Dialect())) == [("a", 1, 1.0), (None, None, None)]

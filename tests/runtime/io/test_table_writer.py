@@ -90,14 +90,14 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
 def test_what_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "there.parquet").touch()
     (tmp_path / "folder.parquet").mkdir()
-    for name, said in [
+    for name, reported in [
         ("out.txt", r"expected a name that ends in .parquet or .csv, or a folder"),
         ("out", r"expected a name that ends in .parquet or .csv"),
         ("there.parquet", "it is there already; choose another name, or --overwrite a file"),
         ("folder.parquet", "it is a folder"),
         ("no/out.parquet", "there is no folder .*no; make it first"),
     ]:
-        with pytest.raises(ResultOutputError, match=said):
+        with pytest.raises(ResultOutputError, match=reported):
             check(str(tmp_path / name), overwrite=False)
     check(str(tmp_path / "there.parquet"), overwrite=True)
     with pytest.raises(ResultOutputError, match="it is a folder"):
@@ -151,11 +151,11 @@ def test_lists_do_not_fit_into_csv(tmp_path: Path, stored: Model) -> None:
 
 def test_an_answer_in_this_process(tmp_path: Path, stored: Model) -> None:
     answer = local().sql(SAMPLED, streams={"S": stored})
-    told: list[tuple[int, int]] = []
-    rows = answer.write(str(tmp_path / "out.parquet"), progress=lambda *step: told.append(step))
+    details: list[tuple[int, int]] = []
+    rows = answer.write(str(tmp_path / "out.parquet"), progress=lambda *step: details.append(step))
     assert pq.read_table(tmp_path / "out.parquet").equals(answer.tuples())
     assert rows == answer.tuples().num_rows
-    assert told[-1][0] == told[-1][1] > 0
+    assert details[-1][0] == details[-1][1] > 0
     with pytest.raises(ResultOutputError, match="there already"):
         answer.write(str(tmp_path / "out.parquet"))
     answer.write(str(tmp_path / "out.parquet"), tuples=False, overwrite=True)

@@ -19,7 +19,7 @@ def restarted(prediction: Prediction) -> Prediction:
 
 
 def restarted_run(run: Any) -> Any:
-    """A run of a prediction and of what follows its accents, after a restart; what it has said stays said."""
+    """A run of a prediction and of what follows its accents, after a restart; what it has emitted stays."""
     kept = unpack_state(forms.SINGLE, pack_state(forms.SINGLE, run.place.state))
     run.place = Place.of(Prediction(run.predictor), run.place.lateness, kept)
     return run

@@ -69,8 +69,8 @@ def parcels(
     for stream, table in tables.items():
         schema, accents = predictor.specs[stream].schema, predictor.accent_options[stream].column
         found += packed(stream, table, schema.key_names[0], places, accents, schema.time)
-    for stream, said in lines.items():
-        text = pa.record_batch({"value": ["\n".join(said)], "modified": [8], "origin": ["file:/log"]})
+    for stream, reported in lines.items():
+        text = pa.record_batch({"value": ["\n".join(reported)], "modified": [8], "origin": ["file:/log"]})
         for batch in LinePacker(stream, places)(iter([text])):
             found += batch.to_pylist()
     return pd.DataFrame(found)

@@ -50,9 +50,9 @@ def test_only_one_of_two_streams_has_tuples() -> None:
     assert wide > 0.3
     emission = p.push({"B": of_b(("q", 3, 200, 0))})
     assert emission.tally.beyond == 0
-    said = emission.changes.to_pylist()
-    assert {row["kind"] for row in said} == {"+I"}
-    assert max(row["d_err"] for row in said) <= 0.3
+    reported = emission.changes.to_pylist()
+    assert {row["kind"] for row in reported} == {"+I"}
+    assert max(row["d_err"] for row in reported) <= 0.3
     # From A's newest tuple on its model states less, and was moved onto it if it missed it by more.
     held = p.state.streams["A"]
     assert held.err["x"][-1] <= 0.3

@@ -1,7 +1,7 @@
 """Every row that a prediction ever emits is true for as long as it stands, not only what is left of them in the end.
 
 A row is followed from the push that emits it to the one that takes it back, whole or in parts. What of its time the tuples had
-reached while it still stood is held against exact models of all tuples: there it said something that was known.
+reached while it still stood is held against exact models of all tuples: there it reported something that was known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
@@ -23,6 +23,7 @@ from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
+from tests.effort import examples
 from tests.runtime.predict.test_spec import LINES, QUERIES, SECOND, STEPS, Row, prediction, rows, tuples
 from tests.truth.pieces import Long
 from tests.truth.predicted import Bound, Comparison, compare, curves
@@ -63,13 +64,13 @@ class Standing:
         """The changes of a push, and up to when it knows."""
         self.schema = changes.schema
         refs = changes.column("ref").cast(pa.int64()).to_pylist()
-        said = [Piece.of(row, ref, self.keys) for row, ref in zip(changes.to_pylist(), refs, strict=True)]
+        reported = [Piece.of(row, ref, self.keys) for row, ref in zip(changes.to_pylist(), refs, strict=True)]
         gone: list[Piece] = []
-        for old in said:
+        for old in reported:
             if old.row["kind"].startswith("-") and old.end > old.begin:
                 gone += self._withdraw(old)
         self._judge(gone)
-        for new in said:
+        for new in reported:
             if new.row["kind"].startswith("+") and new.end > new.begin:
                 self.emitted += 1
                 self.pieces.append(new)
@@ -119,14 +120,14 @@ class Question:
     bound: Bound | None = None
 
     def followed(self, size: int, *, together: bool = False) -> tuple[Standing, Comparison]:
-        """Push all tuples, ``size`` of each stream at a time or of all ``together`` in time, and judge all that is said."""
+        """Push all tuples, ``size`` of each stream at a time or of all ``together`` in time, and judge all that is emitted."""
         total = Comparison()
         values = (self.value,) if self.value else ()
         truth = self._truth()
 
-        def judge(said: pa.Table) -> None:
+        def judge(reported: pa.Table) -> None:
             found = compare(
-                curves(said, self.keys, values),
+                curves(reported, self.keys, values),
                 truth,
                 {},
                 value=self.value,
@@ -233,7 +234,7 @@ def test_what_was_emitted_was_true_while_it_stood(
 
 
 @pytest.mark.parametrize("name", ["macd", "filter", "collision"])
-@settings(max_examples=6)
+@examples(6)
 @given(
     rows=rows(),
     schema=st.sampled_from([STEPS, LINES]),
@@ -315,7 +316,7 @@ def test_the_bound_is_kept_while_shares_move(seed: int, size: int) -> None:
 
 @pytest.mark.parametrize("seed", [12, 13, 14, 15])
 def test_where_one_stream_is_ahead_results_are_true(seed: int) -> None:
-    """By seconds in the end: what wide models said of the one ahead stays, and a few results state more than was asked."""
+    """By seconds in the end: what wide models reported of the one ahead stays, and a few results state more than was asked."""
     asked = fig_1(100, seed, 0.3)
     _, found = asked.followed(8)
     assert asked.running.tally.beyond <= 2  # of 50 and more; without output_units 10

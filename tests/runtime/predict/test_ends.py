@@ -1,4 +1,4 @@
-"""Jobs that end at an accent: what was said of earlier times stays, and nothing of later ones."""
+"""Jobs that end at an accent: what was reported of earlier times stays, and nothing of later ones."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ def test_a_job_may_end_where_it_would_hold(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(1, 178), max_size=4), st.integers(5, 55), st.integers(0, 5))
 @settings(deadline=None)
-def test_what_is_left_at_an_end_is_what_was_said_of_before(
-    predictors: dict[str, Predictor], cuts: list[int], second: int, heard: int
+def test_what_is_left_at_an_end_is_what_was_reported_of_before(
+    predictors: dict[str, Predictor], cuts: list[int], second: int, received: int
 ) -> None:
     """Every row that takes back takes back what holds (refused otherwise), and nothing of later times is left, but for what was
-    behind the watermark when the accent was heard."""
+    behind the watermark when the accent was received."""
     run, plain = Run(predictors["plain log"]), Run(predictors["plain none"])
     line = f"{format_instant(at(second))} [[true, drop(price)]]"
     run.predictor = run.follower.predictor = _with_policy(run.predictor)
     ended, taken, kept = "", [], 0.0
     for i, one in enumerate(cut(ticks(60), cuts)):
-        if i == min(heard, len(cuts)) and run.prediction.now is not None:
+        if i == min(received, len(cuts)) and run.prediction.now is not None:
             kept = run.prediction.now / SECOND - 10
-        ended = run.take({"S": one}, {"S": [line] if i == min(heard, len(cuts)) else []})
+        ended = run.take({"S": one}, {"S": [line] if i == min(received, len(cuts)) else []})
         taken.append(one)
         if ended:
             break

@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.effort import examples
 from tests.runtime.predict.silences import (
     OVER_KEYS,
     ROUNDING,
@@ -60,7 +61,7 @@ def instants(truth: Truth, held: list[tuple[Any, ...]]) -> list[Fraction]:
 
 
 def assert_every_truth_is_held(function: str, truth: Truth, changes: list[pa.Table]) -> None:
-    """What is certain is so, and no truth of times at which all keys were known is outside what is said."""
+    """What is certain is so, and no truth of times at which all keys were known is outside what is reported."""
     held = list(held_rows(changes))
     for t in instants(truth, held):
         expected = passing(truth, function, t)
@@ -93,7 +94,7 @@ def play(function: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize("function", ["max", "sum"])
-@settings(max_examples=40)
+@examples(40)
 @given(run=runs())
 def test_whoever_passes_is_in_the_answer(function: str, run: Run) -> None:
     play(function, run)

@@ -37,7 +37,7 @@ def test_parcels_come_back_in_the_order_of_arrival() -> None:
     assert arrived([late], {"S": "x"})["S"].column("x").to_pylist() == [4, 2]
 
 
-def test_files_in_one_partition_are_told_apart() -> None:
+def test_files_in_one_partition_are_distinguished() -> None:
     batch = pa.record_batch(
         {
             "x": [1, 2, 3, 4],

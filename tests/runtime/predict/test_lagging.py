@@ -1,4 +1,4 @@
-"""Keys that report less often than lateness, or lag: what their next tuple tells is corrected, and nothing is said twice."""
+"""Keys that report less often than lateness, or lag: what their next tuple tells is corrected, and nothing is emitted twice."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def job_over(folder: Path, batches: list[list[Row]], query: str, **stream: Any) 
     return job_of(values, folder=folder)
 
 
-def what_holds(said: Path | pa.Table, *keys: str) -> list[tuple[Any, ...]]:
+def what_holds(reported: Path | pa.Table, *keys: str) -> list[tuple[Any, ...]]:
     """Keys, begin, end and the model about the begin of what holds in the end, by key and begin; no two rows meet."""
     found = []
-    changes = said if isinstance(said, pa.Table) else read_changes(said / "out")
+    changes = reported if isinstance(reported, pa.Table) else read_changes(reported / "out")
     for row in pulse.apply_changes(changes).to_pylist():
         at = pa.scalar(row["ref"], pa.timestamp("us")).cast(pa.int64()).as_py() / SECOND
         begin, end = round(at + row["lo"], 3), round(at + row["hi"], 3)
@@ -66,7 +66,7 @@ def what_holds(said: Path | pa.Table, *keys: str) -> list[tuple[Any, ...]]:
 
 
 def values(rows: list[tuple[Any, ...]], key: tuple[str, ...], *instants: float) -> list[float | None]:
-    """What rows say of a key at instants; None where nothing is said."""
+    """What rows say of a key at instants; None where nothing is reported."""
     mine = [row[-3:] for row in rows if row[:-3] == key]
     return [
         next((round(float(model(at - begin)), 3) for begin, end, model in mine if begin <= at < end), None)
@@ -78,7 +78,7 @@ MOVING = "MODEL S.x = S.x + S.v * t"
 
 
 def test_a_prediction_behind_the_watermark_is_replaced_when_its_key_says_otherwise(tmp_path: Path) -> None:
-    """a is said to be below 5 until it is there at 5 s. Others report until 60 s; then a says that it went the other way."""
+    """a is reported to be below 5 until it is there at 5 s. Others report until 60 s; then a says that it went the other way."""
     batches: list[list[Row]] = [
         [("a", 0, 0, 1), ("b", 0, 0, 0)],
         [("b", 60, 0, 0)],
@@ -109,7 +109,7 @@ def test_a_pair_is_corrected_back_to_where_the_one_that_lags_was_seen(tmp_path: 
     assert values(held, ("a", "b"), 1, 9, 35, 54) == [-0.3, -2.7, -1.5, -1.8]  # a stood still all the time
 
 
-def test_keys_that_do_not_lag_are_not_said_again(tmp_path: Path) -> None:
+def test_keys_that_do_not_lag_are_not_reported_again(tmp_path: Path) -> None:
     """b was below 5 until 5 s, which is behind the watermark: solving a again from 0 on says nothing of that."""
     batches: list[list[Row]] = [
         [("a", 0, 0, 1), ("b", 0, 0, 1)],
@@ -124,7 +124,7 @@ def test_keys_that_do_not_lag_are_not_said_again(tmp_path: Path) -> None:
 
 
 def test_a_new_key_changes_nothing_of_what_is_no_longer_known_of_others(tmp_path: Path) -> None:
-    """The largest of all keys over 30 s: what is before the watermark, of which parts are freed, stays as it was said."""
+    """The largest of all keys over 30 s: what is before the watermark, of which parts are freed, stays as it was emitted."""
     heights = {
         0: 1.0,
         10: 2.0,
@@ -179,6 +179,6 @@ def test_pairs_of_keys_that_lag_in_two_stages(tmp_path: Path, condition: str) ->
     job = job_over(tmp_path, rows, query, model={"x": "linear", "v": "linear"}, keep=[], error=0.2)
     run_local(job)
     staged = through_stages(job)
-    for said in (tmp_path, staged):
-        held = values(what_holds(said, "one", "other"), ("a", "b"), 1, 12, 25, 35, 50)
-        assert held == [0, None, None, None, None], said
+    for reported in (tmp_path, staged):
+        held = values(what_holds(reported, "one", "other"), ("a", "b"), 1, 12, 25, 35, 50)
+        assert held == [0, None, None, None, None], reported

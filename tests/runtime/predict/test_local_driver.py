@@ -34,7 +34,7 @@ def test_results_come_before_the_data(tmp_path: Path, format: str) -> None:
     statuses: list[int] = []
     prediction = run_local(job, on_status=lambda status: statuses.append(status.tally.tuples))
     likely, certain = read_changes(tmp_path / "out").to_pylist()
-    # Said with the first file, which ends at 9 s: from 15 s on, until the model's horizon.
+    # Emitted with the first file, which ends at 9 s: from 15 s on, until the model's horizon.
     assert {(row["kind"], row["batch"], row["now"].second) for row in (likely, certain)} == {("+I", 0, 9)}
     assert (likely["lo"], certain["hi"]) == (15.0, 60.0)
     assert likely["hi"] == certain["lo"] == pytest.approx(15.1)
@@ -153,66 +153,76 @@ def test_the_console_shows_kind_range_and_columns() -> None:
 # -- alerts ---------------------------------------------------------------------------------------------------
 
 
-def said(alerts: Alerts, table: pa.Table, now: float) -> list[tuple[str, float | None, float | None]]:
+def reported(alerts: Alerts, table: pa.Table, now: float) -> list[tuple[str, float | None, float | None]]:
     return [(one.what, one.until, one.lead) for one in alerts.take(table, int(now * SECOND))]
 
 
 def test_an_alert_is_predicted_and_comes_true() -> None:
     alerts = Alerts(("id",))
-    assert said(alerts, changes(("+I", 100, 160, "a")), 40) == [("predicted", 60.0, None)]
-    assert said(alerts, changes(), 50) == []
-    assert said(alerts, changes(("-U", 100, 160, "a"), ("+U", 90, 150, "a")), 60) == [("moved", 30.0, None)]
+    assert reported(alerts, changes(("+I", 100, 160, "a")), 40) == [("predicted", 60.0, None)]
+    assert reported(alerts, changes(), 50) == []
+    assert reported(alerts, changes(("-U", 100, 160, "a"), ("+U", 90, 150, "a")), 60) == [
+        ("moved", 30.0, None)
+    ]
     alerts = unpack_state(ALERTS, pack_state(ALERTS, alerts))
-    assert said(alerts, changes(), 95) == [("came true", None, 50.0)]
-    # It goes on: the same condition, of which all was said.
-    assert said(alerts, changes(("-U", 96, 150, "a"), ("+U", 96, 150, "a"), ("+I", 150, 180, "a")), 96) == []
-    assert said(alerts, changes(), 200) == []
+    assert reported(alerts, changes(), 95) == [("came true", None, 50.0)]
+    # It goes on: the same condition, of which all was reported.
+    assert (
+        reported(alerts, changes(("-U", 96, 150, "a"), ("+U", 96, 150, "a"), ("+I", 150, 180, "a")), 96) == []
+    )
+    assert reported(alerts, changes(), 200) == []
     assert (alerts.held, alerts.known) == ({}, {})
 
 
 def test_an_alert_is_withdrawn() -> None:
     alerts = Alerts(("id",))
-    assert said(alerts, changes(("+I", 10, 20, "a"), ("+I", 30, 40, "b")), 0) == [
+    assert reported(alerts, changes(("+I", 10, 20, "a"), ("+I", 30, 40, "b")), 0) == [
         ("predicted", 10.0, None),
         ("predicted", 30.0, None),
     ]
-    assert said(alerts, changes(("-D", 10, 20, "a")), 5) == [("withdrawn", None, None)]
-    assert said(alerts, changes(("-D", 35, 40, "b")), 33) == [("came true", None, 30.0)]
+    assert reported(alerts, changes(("-D", 10, 20, "a")), 5) == [("withdrawn", None, None)]
+    assert reported(alerts, changes(("-D", 35, 40, "b")), 33) == [("came true", None, 30.0)]
 
 
 def test_what_came_true_and_then_was_not_so_is_withdrawn() -> None:
     """Event time moves on with other keys; the tuples of this one come later and say otherwise."""
     alerts = Alerts(("id",))
-    assert said(alerts, changes(("+I", 10, 40, "a"), ("+I", 10, 40, "b")), 0)[0] == ("predicted", 10.0, None)
-    assert said(alerts, changes(), 20) == [("came true", None, 10.0)] * 2
-    assert said(alerts, changes(("-D", 10, 40, "a")), 21) == [("withdrawn", None, None)]
+    assert reported(alerts, changes(("+I", 10, 40, "a"), ("+I", 10, 40, "b")), 0)[0] == (
+        "predicted",
+        10.0,
+        None,
+    )
+    assert reported(alerts, changes(), 20) == [("came true", None, 10.0)] * 2
+    assert reported(alerts, changes(("-D", 10, 40, "a")), 21) == [("withdrawn", None, None)]
     # It did not begin at 10, but will at 30.
-    assert said(alerts, changes(("-D", 10, 30, "b")), 21) == [
+    assert reported(alerts, changes(("-D", 10, 30, "b")), 21) == [
         ("withdrawn", None, None),
         ("predicted", 9.0, None),
     ]
-    assert said(alerts, changes(), 35) == [("came true", None, 9.0)]
-    assert said(alerts, changes(("-D", 36, 40, "b")), 37) == []  # it ended
+    assert reported(alerts, changes(), 35) == [("came true", None, 9.0)]
+    assert reported(alerts, changes(("-D", 36, 40, "b")), 37) == []  # it ended
 
 
 def test_conditions_that_become_one_are_not_withdrawn() -> None:
     alerts = Alerts(("id",))
-    assert len(said(alerts, changes(("+I", 10, 20, "a"), ("+I", 30, 40, "a")), 0)) == 2
-    assert said(alerts, changes(("+I", 20, 30, "a")), 5) == []
+    assert len(reported(alerts, changes(("+I", 10, 20, "a"), ("+I", 30, 40, "a")), 0)) == 2
+    assert reported(alerts, changes(("+I", 20, 30, "a")), 5) == []
 
 
 def test_what_has_ended_is_not_spoken_of_when_it_is_corrected() -> None:
     alerts = Alerts(("id",))
-    assert said(alerts, changes(("+I", 10, 20, "a")), 0) == [("predicted", 10.0, None)]
-    assert said(alerts, changes(("-U", 10, 20, "a"), ("+U", 10, 20, "a")), 25) == [("came true", None, 10.0)]
-    assert said(alerts, changes(("-U", 12, 15, "a"), ("+U", 12, 15, "a")), 60) == []
-    assert said(alerts, changes(("+I", 50, 55, "a")), 61) == [
+    assert reported(alerts, changes(("+I", 10, 20, "a")), 0) == [("predicted", 10.0, None)]
+    assert reported(alerts, changes(("-U", 10, 20, "a"), ("+U", 10, 20, "a")), 25) == [
+        ("came true", None, 10.0)
+    ]
+    assert reported(alerts, changes(("-U", 12, 15, "a"), ("+U", 12, 15, "a")), 60) == []
+    assert reported(alerts, changes(("+I", 50, 55, "a")), 61) == [
         ("holds", None, 0.0)
-    ]  # of that nothing was said
+    ]  # of that nothing was reported
 
 
 def test_what_holds_already_was_not_foreseen() -> None:
-    assert said(Alerts(("id",)), changes(("+I", 3, 20, "a")), 5) == [("holds", None, 0.0)]
+    assert reported(Alerts(("id",)), changes(("+I", 3, 20, "a")), 5) == [("holds", None, 0.0)]
 
 
 def test_alerts_of_a_batch_run_again_are_the_same(tmp_path: Path) -> None:

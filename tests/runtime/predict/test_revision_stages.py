@@ -46,22 +46,22 @@ from tests.runtime.predict.test_spatial_partitioning import FOLLOWING, MOVING, f
 def spoilt(table: pa.Table, value: str, seed: int) -> pa.Table:
     """A changelog that leads to the table: some rows come late, some wrong at first, and some that never were are taken back."""
     rng = np.random.default_rng(seed)
-    said: list[tuple[float, str, dict[str, Any]]] = []
+    reported: list[tuple[float, str, dict[str, Any]]] = []
     for i, row in enumerate(table.to_pylist()):
         luck = rng.random()
         wrong = {**row, value: row[value] + float(rng.normal(0.0, 20.0))}
         if luck < 0.08:
-            said.append((i + rng.integers(5, 60), "+I", row))
+            reported.append((i + rng.integers(5, 60), "+I", row))
         elif luck < 0.16:
             after = i + rng.integers(1, 60)
-            said += [(i, "+I", wrong), (after, "-U", wrong), (after + 0.25, "+U", row)]
+            reported += [(i, "+I", wrong), (after, "-U", wrong), (after + 0.25, "+U", row)]
         elif luck < 0.22:
-            said += [(i, "+I", row), (i + 0.5, "+I", wrong), (i + rng.integers(1, 60), "-D", wrong)]
+            reported += [(i, "+I", row), (i + 0.5, "+I", wrong), (i + rng.integers(1, 60), "-D", wrong)]
         else:
-            said.append((i, "+I", row))
-    said.sort(key=lambda one: one[0])
-    made = pa.Table.from_pylist([row for _, _, row in said], schema=table.schema)
-    return made.append_column("op", pa.array([kind for _, kind, _ in said]))
+            reported.append((i, "+I", row))
+    reported.sort(key=lambda one: one[0])
+    made = pa.Table.from_pylist([row for _, _, row in reported], schema=table.schema)
+    return made.append_column("op", pa.array([kind for _, kind, _ in reported]))
 
 
 def ticking(keys: int = 4, seconds: int = 90) -> pa.Table:
@@ -156,8 +156,8 @@ def staged(job: Job, key: str, cell: float | None = None) -> pa.Table:
         rows = dealt(marked(tables, key), key, job.buckets)
         for stage in stages:
             rows = stage.take(rows)
-        said = [one for one in rows.to_dict("records") if one["channel"] == CHANGES]
-        changes = [(unpacked_table(one["payload"]), one["now"]) for one in said]
+        reported = [one for one in rows.to_dict("records") if one["channel"] == CHANGES]
+        changes = [(unpacked_table(one["payload"]), one["now"]) for one in reported]
         if spread is not None and len(stages) > 1:
             changes = coalesced(changes, predictor.continuous)
         parts.append(numbered(changes, predictor.continuous.schema, number))
@@ -243,9 +243,9 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     p = run_local(replace(job, sink=apart, checkpoint=None), sink=NullSink())
     assert first.tally.revisions + second.tally.revisions == p.tally.revisions > 10
     assert first.tally.absorbed + second.tally.absorbed == p.tally.absorbed
-    (said,) = aside(tmp_path)
-    assert said["op"] == "-D"
-    assert said["reason"].startswith(
+    (reported,) = aside(tmp_path)
+    assert reported["op"] == "-D"
+    assert reported["reason"].startswith(
         "deletion of a tuple that is not recorded: at 1970-01-01T00:00:00.000000Z: expected price = 1.0; recorded there: price = "
     )
     with pytest.raises(CheckpointError, match=r"streams\.S\.revisions was 30 s, is"):

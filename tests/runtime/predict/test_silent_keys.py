@@ -6,13 +6,14 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from pulse.core import StreamSchema
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
+from tests.effort import examples
 from tests.runtime.predict.silences import (
     QUERIES,
     SECOND,
@@ -39,7 +40,7 @@ def play(name: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=40)
+@examples(40)
 @given(run=runs())
 def test_what_is_certain_is_true_though_keys_are_silent(name: str, run: Run) -> None:
     play(name, run)
@@ -146,7 +147,7 @@ def test_where_a_bound_is_needed_there_is_no_result(made: str) -> None:
     assert max(row[1] for row in held) == 5.0
 
 
-def test_what_is_possible_of_an_unknown_key_is_said_on_request() -> None:
+def test_what_is_possible_of_an_unknown_key_is_reported_on_request() -> None:
     batches = [rows_at("a", 10, 0) + rows_at("b", 1, 0, 4, 8)]
     held = changes_of("select max(x) as a from S having max(x) > 4 with possible", batches)
     assert [(row[0], row[4]) for row in held][:2] == [(0.0, "certain"), (5.0, "possible")]

@@ -50,13 +50,13 @@ def test_buckets_give_what_one_process_gives(spark: SparkSession, tmp_path: Path
     ticks(tmp_path / "in")
     job = tick_job(tmp_path)
     assert runs_in_buckets(predictor_of(job))
-    told: list[dict[str, Any]] = []
-    listener = Listener(told.append)
+    details: list[dict[str, Any]] = []
+    listener = Listener(details.append)
     spark.streams.addListener(listener)
     try:
         status = ran(spark, job)
         end = time.monotonic() + LONGEST
-        while sum(one["tuples"] for one in told) < 480 and time.monotonic() < end:
+        while sum(one["tuples"] for one in details) < 480 and time.monotonic() < end:
             time.sleep(0.02)  # Spark tells its listeners when it likes
     finally:
         spark.streams.removeListener(listener)
@@ -65,7 +65,7 @@ def test_buckets_give_what_one_process_gives(spark: SparkSession, tmp_path: Path
     assert final(found, ("symbol",), "price") == final(in_process(job), ("symbol",), "price")
     assert (status.tally.tuples, status.batches, status.now) == (480, 3, 119_000_000)
     assert status.validated > 0.8
-    assert [one["tuples"] for one in told] == [160] * 3
+    assert [one["tuples"] for one in details] == [160] * 3
     # Nothing new: nothing more.
     assert ran(spark, job).tally.tuples == 0
     assert read_changes(tmp_path / "out").equals(found)
@@ -199,11 +199,11 @@ def test_a_changed_query_on_an_old_checkpoint_is_refused(spark: SparkSession, tm
     ticks(tmp_path / "in", 1)
     write_fingerprint(tick_job(tmp_path))
     write_fingerprint(tick_job(tmp_path, FILTER.replace(" from", "\n  from")))
-    for changed, said in (
+    for changed, reported in (
         (tick_job(tmp_path, FILTER.replace("103", "104")), "query was '.*103', is '.*104'"),
         (tick_job(tmp_path, buckets=5), "buckets was 3, is 5"),
     ):
-        with pytest.raises(CheckpointError, match=said):
+        with pytest.raises(CheckpointError, match=reported):
             start(spark, changed, once=True)
 
 

@@ -1,4 +1,4 @@
-"""Pairs spread by grid cell: whatever the cells, places and batches, the results of one prediction, each said once."""
+"""Pairs spread by grid cell: whatever the cells, places and batches, the results of one prediction, each emitted once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from pulse.operators.relational.spatial_grid import PairHome, cell_place, places_of_cells
@@ -22,6 +22,7 @@ from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitionin
 from pulse.runtime.predict.spatial_partitioning import SpatialPartitioning, coalesced
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES, UPDATES
+from tests.effort import examples
 from tests.runtime.jobs.running_jobs import FIG_1, NEAR, arrive, final, object_job, tick_job, ticks
 from tests.runtime.predict.stages import Places, dealt
 
@@ -48,12 +49,12 @@ def fleet(seed: int, vessels: int = 7, seconds: int = 20, side: float = 90.0) ->
         turns = rng.random(vessels) < 0.12
         vx, vy = (np.where(turns, rng.uniform(-12, 12, vessels), v) for v in (vx, vy))
         x, y = x + vx, y + vy
-        heard = rng.random(vessels) < 0.8
-        rows += [(i, s * 1_000_000, x[i], y[i], vx[i], vy[i]) for i in np.flatnonzero(heard).tolist()]
-    return told(rows)
+        received = rng.random(vessels) < 0.8
+        rows += [(i, s * 1_000_000, x[i], y[i], vx[i], vy[i]) for i in np.flatnonzero(received).tolist()]
+    return details(rows)
 
 
-def told(rows: Sequence[tuple[float, ...]]) -> pa.Table:
+def details(rows: Sequence[tuple[float, ...]]) -> pa.Table:
     """Positions as tuples (id, microseconds, x, y, vx, vy)."""
     columns = list(zip(*rows, strict=True))
     types = {"id": pa.int64(), "t": pa.timestamp("us")}
@@ -87,15 +88,15 @@ class Ways:
         self.one = Prediction(self.predictor)
         self.found: list[pa.Table] = []
         self.expected: list[pa.Table] = []
-        self.told: set[int] = set()
-        self.said: set[int] = set()
+        self.details: set[int] = set()
+        self.reported: set[int] = set()
 
     def push(self, tables: dict[str, pa.Table]) -> None:
         schema, batch = self.predictor.continuous.schema, len(self.found)
         sent = self.first.take(dealt(tables, "id", 3))
-        self.told |= set(sent.place[sent.channel == UPDATES])
+        self.details |= set(sent.place[sent.channel == UPDATES])
         rows = self.second.take(sent).to_dict("records")
-        self.said |= {one["place"] for one in rows if one["channel"] == CHANGES}
+        self.reported |= {one["place"] for one in rows if one["channel"] == CHANGES}
         parts = [(unpacked_table(one["payload"]), one["now"]) for one in rows if one["channel"] == CHANGES]
         self.found.append(numbered(coalesced(parts, self.predictor.continuous), schema, batch))
         now = newest(tables, self.predictor, self.one.now)
@@ -120,7 +121,7 @@ def job_for(folder: Path, query: str, streams: str = "O") -> Job:
     return object_job(folder, query, streams)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=8)
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     seed=st.integers(0, 1000),
     sizes=st.lists(st.integers(10, 60), min_size=1, max_size=4),
@@ -143,8 +144,8 @@ def test_work_is_spread(tmp_path: Path, query: str) -> None:
     for table in cut(fleet(5, 20, 20, 200.0), [65]):
         ways.push({"O": table})
     assert ways.same("mean" if query == FOLLOWING else None) > 20
-    assert ways.told == {0, 1, 2, 3}
-    assert len(ways.said) > 2
+    assert ways.details == {0, 1, 2, 3}
+    assert len(ways.reported) > 2
 
 
 def test_two_streams(tmp_path: Path) -> None:
@@ -154,15 +155,15 @@ def test_two_streams(tmp_path: Path) -> None:
     assert ways.same() > 5
 
 
-def test_a_pair_that_travels_together_is_said_to_stay(tmp_path: Path) -> None:
+def test_a_pair_that_travels_together_is_reported_to_stay(tmp_path: Path) -> None:
     """Two side by side cross many cells: their home moves with them, and nobody hears of it."""
     ways = Ways(job_for(tmp_path, MOVING), 5, 90.0)
     for s in range(40):
         rows = [(i, s * 1_000_000, 20.0 * s, 30.0 * i, 20.0, 0.0) for i in range(2)]
-        ways.push({"O": told(rows)})
+        ways.push({"O": details(rows)})
     ways.same()
     homes = [len(ways.second.processor.unpack(kept).state.results) for kept in ways.second.kept.values()]
-    assert len(ways.told) > 2
+    assert len(ways.details) > 2
     assert sum(map(bool, homes)) >= 1
     late = pa.concat_tables(ways.found).column("kind").to_pylist()
     assert late.count("-D") <= pa.concat_tables(ways.expected).column("kind").to_pylist().count("-D")
@@ -173,7 +174,7 @@ def test_windows_have_the_history_of_keys_that_enter(tmp_path: Path) -> None:
     ways = Ways(job_for(tmp_path, FOLLOWING), 7, 45.0)
     for s in range(30):
         x = 2.0 * s if s < 15 else 30.0 + 25.0 * (s - 15)
-        ways.push({"O": told([(i, s * 1_000_000, x, 40.0 * i, 0.0, 0.0) for i in range(2)])})
+        ways.push({"O": details([(i, s * 1_000_000, x, 40.0 * i, 0.0, 0.0) for i in range(2)])})
     assert ways.same("mean") > 0
 
 
@@ -182,7 +183,7 @@ def test_state_is_freed_behind_the_watermark(tmp_path: Path) -> None:
     sizes = []
     for s in range(0, 160, 4):
         rows = [(i, s * 1_000_000, 60.0 * np.sin(s / 5 + i), 9.0 * i, 0.0, 0.0) for i in range(5)]
-        ways.push({"O": told(rows)})
+        ways.push({"O": details(rows)})
         if s in (72, 156):
             kept = [ways.second.processor.unpack(one) for one in ways.second.kept.values()]
             moving = [ways.first.processor.unpack(one).registry for one in ways.first.kept.values()]
@@ -191,9 +192,9 @@ def test_state_is_freed_behind_the_watermark(tmp_path: Path) -> None:
                 + sum(len(one.held["O"]) for one in moving)
             )
     assert sizes[1] < 1.5 * sizes[0]
-    # A key that is heard of no more is forgotten where it was, and by those who would tell of it.
+    # A key that is received of no more is forgotten where it was, and by those who would tell of it.
     for s in range(160, 270, 5):
-        ways.push({"O": told([(9, s * 1_000_000, float(s % 7), 5.0, 0.0, 0.0)])})
+        ways.push({"O": details([(9, s * 1_000_000, float(s % 7), 5.0, 0.0, 0.0)])})
     woken = {
         place
         for place in ways.second.kept

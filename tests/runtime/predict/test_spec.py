@@ -1,4 +1,4 @@
-"""Predictive processing in process: however tuples are cut into batches, what is said keeps to the truth within its bounds."""
+"""Predictive processing in process: however tuples are cut into batches, results keep to the truth within their bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
@@ -23,6 +23,7 @@ from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.output.diff import difference
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor, PredictorError
+from tests.effort import examples
 from tests.runtime.predict.restarting import restarted
 from tests.truth.predicted import Changelog, Comparison, able, compare, curves
 
@@ -219,7 +220,7 @@ def results_of(p: Prediction, name: str) -> Relation:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=8)
+@examples(8)
 @given(way=ways, rows=rows(spoilt=True), size=st.integers(2, 7))
 def test_how_tuples_are_cut_into_batches_makes_no_difference(
     name: str, way: str, rows: list[Row], size: int
@@ -254,7 +255,7 @@ def test_a_piece_that_a_later_tuple_cuts_keeps_the_bound_of_the_longer_one() -> 
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=8)
+@examples(8)
 @given(rows=rows(spoilt=True), size=st.integers(1, 7), bound=st.sampled_from(["", "error within 0.5"]))
 def test_changes_add_up_to_the_results(name: str, rows: list[Row], size: int, bound: str) -> None:
     _, _, keys, value_, _ = QUERIES[name]
@@ -301,7 +302,7 @@ def held_against_truth(
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=10)
+@examples(10)
 @given(way=ways, rows=rows(), size=st.sampled_from([1, 4, 100]), bound=st.sampled_from([0.25, 1.0]))
 def test_results_are_within_the_bound_of_the_truth(
     name: str, way: str, rows: list[Row], size: int, bound: float
@@ -314,7 +315,7 @@ def test_results_are_within_the_bound_of_the_truth(
     assert found.faults == {}
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     rows=rows(),
     size=st.sampled_from([1, 4, 100]),
@@ -327,7 +328,7 @@ def test_bounds_in_parts_of_the_value_hold_too(rows: list[Row], size: int, name:
     assert found.faults == {}
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     rows=rows(),
     size=st.sampled_from([1, 4, 100]),

@@ -50,10 +50,10 @@ def staged(job: Job, key: str, monkeypatch: pytest.MonkeyPatch, folder: Path | N
         rows = first.take(dealt(tables, key, job.buckets))
         if two:
             rows = second.take(rows)
-        said = [one for one in rows.to_dict("records") if one["channel"] == CHANGES]
+        reported = [one for one in rows.to_dict("records") if one["channel"] == CHANGES]
         parts.append(
             numbered(
-                [(unpacked_table(one["payload"]), one["now"]) for one in said],
+                [(unpacked_table(one["payload"]), one["now"]) for one in reported],
                 predictor.continuous.schema,
                 batch,
             )
@@ -100,10 +100,10 @@ def test_bounds_of_a_batch_hold_in_the_next(tmp_path: Path, monkeypatch: pytest.
     assert allotted is not None
     assert allotted[0] == 2
     limit = 0.01 * 4 * 106
-    said = [row for row in found.to_pylist() if row["kind"].startswith("+") and row["batch"] == 2]
+    reported = [row for row in found.to_pylist() if row["kind"].startswith("+") and row["batch"] == 2]
     # Where a key's model has ended before those of the others nothing bounds the sum.
-    assert {row["certainty"] for row in said if math.isinf(row["total_err"])} <= {"likely"}
-    late = [row["total_err"] for row in said if math.isfinite(row["total_err"])]
+    assert {row["certainty"] for row in reported if math.isinf(row["total_err"])} <= {"likely"}
+    late = [row["total_err"] for row in reported if math.isfinite(row["total_err"])]
     assert late
     assert max(late) <= limit
 

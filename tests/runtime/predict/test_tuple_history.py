@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
 from pulse.language import parse
+from pulse.operators.data.updates import clip
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.output.diff import difference
-from pulse.operators.relational.spatial_grid import clip
 from pulse.runtime.jobs.sinks import read_changes
 from pulse.runtime.jobs.toml import JobError, job_of, read_job
 from pulse.runtime.predict.engine import Prediction
@@ -27,6 +27,7 @@ from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.status import Status
 from pulse.runtime.predict.tuple_history import RevisionsError
 from pulse.validation.revisions.history import Retention
+from tests.effort import examples
 from tests.runtime.jobs.streams import file_stream
 from tests.runtime.predict.test_spec import LINES, MODEL, QUERIES, STEPS, held_against_truth, results_of
 from tests.truth.predicted import Changelog
@@ -77,7 +78,7 @@ sizes = st.integers(1, 9)
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=15)
+@examples(15)
 @given(way=ways, data=st.data(), size=sizes)
 def test_revised_is_as_from_scratch(name: str, way: str, data: st.DataObject, size: int) -> None:
     _, _, keys, value, _ = QUERIES[name]
@@ -91,7 +92,7 @@ def test_revised_is_as_from_scratch(name: str, way: str, data: st.DataObject, si
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=12)
+@examples(12)
 @given(way=ways, data=st.data(), size=sizes, bound=st.sampled_from(["", "error within 0.5"]))
 def test_results_are_within_their_certificates_of_the_corrected_truth(
     name: str, way: str, data: st.DataObject, size: int, bound: str
@@ -108,7 +109,7 @@ def test_results_are_within_their_certificates_of_the_corrected_truth(
 
 
 @pytest.mark.parametrize("name", ["filter", "macd", "pairs", "envelope"])
-@settings(max_examples=15)
+@examples(15)
 @given(way=ways, data=st.data(), size=sizes, span=st.sampled_from([1.0, 4.0, 9.0]))
 def test_what_is_held_is_revised_however_much_was_forgotten(
     name: str, way: str, data: st.DataObject, size: int, span: float
@@ -131,7 +132,7 @@ def test_what_is_held_is_revised_however_much_was_forgotten(
 # -- what comes out -----------------------------------------------------------------------------------------
 
 
-def said(changes: pa.Table) -> list[tuple[object, ...]]:
+def reported(changes: pa.Table) -> list[tuple[object, ...]]:
     return [(row["kind"], row["id"], row["lo"], row["hi"], row["x"][0]) for row in changes.to_pylist()]
 
 
@@ -146,15 +147,15 @@ def test_a_replacement_that_crosses_a_predicate_is_a_deletion_or_an_insertion() 
     p = filtered()
     tell(p, ("+I", "a", 0.0, 3.0), ("+I", "a", 5.0, 1.0))
     below = tell(p, ("-U", "a", 0.0, 3.0), ("+U", "a", 0.0, 1.0))
-    assert said(below) == [("-D", "a", 0.0, 5.0, 3.0)]
+    assert reported(below) == [("-D", "a", 0.0, 5.0, 3.0)]
     above = tell(p, ("-U", "a", 0.0, 1.0), ("+U", "a", 0.0, 4.0))
-    assert said(above) == [("+I", "a", 0.0, 5.0, 4.0)]
+    assert reported(above) == [("+I", "a", 0.0, 5.0, 4.0)]
     other = tell(p, ("-U", "a", 0.0, 4.0), ("+U", "a", 0.0, 5.0))
-    assert said(other) == [("-U", "a", 0.0, 5.0, 4.0), ("+U", "a", 0.0, 5.0, 5.0)]
+    assert reported(other) == [("-U", "a", 0.0, 5.0, 4.0), ("+U", "a", 0.0, 5.0, 5.0)]
     gone = tell(p, ("-D", "a", 0.0, 5.0))
-    assert said(gone) == [("-D", "a", 0.0, 5.0, 5.0)]
+    assert reported(gone) == [("-D", "a", 0.0, 5.0, 5.0)]
     # What does not pass the filter before and after says nothing, and is counted all the same.
-    assert said(tell(p, ("-U", "a", 5.0, 1.0), ("+U", "a", 5.0, 0.0))) == []
+    assert reported(tell(p, ("-U", "a", 5.0, 1.0), ("+U", "a", 5.0, 0.0))) == []
     assert (p.tally.revisions, p.tally.absorbed, p.tally.aside) == (5, 0, 0)
 
 
@@ -163,10 +164,10 @@ def tell(p: Prediction, *rows: tuple[str, str, float, float]) -> pa.Table:
     return p.push({"S": table(lines, STEPS)}).changes
 
 
-def test_what_comes_and_goes_within_a_batch_is_not_said() -> None:
+def test_what_comes_and_goes_within_a_batch_is_not_reported() -> None:
     p = filtered()
     lines = [("+I", "a", 0.0, 3.0), ("+I", "b", 0.0, 3.0), ("-D", "a", 0.0, 3.0)]
-    assert said(tell(p, *lines)) == [("+I", "b", 0.0, 6.0, 3.0)]
+    assert reported(tell(p, *lines)) == [("+I", "b", 0.0, 6.0, 3.0)]
     # Before it came it was not there: order of arrival counts.
     tell(p, ("-D", "c", 1.0, 3.0), ("+I", "c", 1.0, 3.0))
     assert (p.tally.revisions, p.tally.aside) == (1, 1)
@@ -182,7 +183,7 @@ def test_without_a_kind_late_tuples_are_insertions() -> None:
     p = filtered(retentions={"S": Retention(10 * SECOND)})
     emission = p.push({"S": table(late, STEPS, None)})
     assert (emission.aside, p.tally.revisions) == ({}, 1)
-    assert said(emission.changes) == [("+I", "a", 0.0, 1.0, 3.0), ("+I", "a", 0.0, 1.0, 5.0)]
+    assert reported(emission.changes) == [("+I", "a", 0.0, 1.0, 3.0), ("+I", "a", 0.0, 1.0, 5.0)]
 
 
 def test_history_may_be_as_long_as_windows_reach() -> None:
@@ -351,7 +352,7 @@ def test_late_reports_of_vessels(error: float) -> None:
     if error > 1:
         assert received.tally.absorbed > 20
     else:
-        # Nothing is absorbed, so whatever was said in between, all of it is the same in the end.
+        # Nothing is absorbed, so whatever was emitted in between, all of it is the same in the end.
         assert received.tally.absorbed == 0
         assert difference(received.state.results, sorted_.state.results).table.num_rows == 0
         assert {key for key, sums in logs[0].sums.items() if sums.any()} != set()

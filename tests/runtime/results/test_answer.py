@@ -127,7 +127,7 @@ def stored_column(name: str) -> pa.Array:
     return pa.array(values[name], pa.timestamp("us") if name == "t" else None)
 
 
-def test_what_is_no_model_is_said_at_once(tmp_path: object) -> None:
+def test_what_is_no_model_is_reported_at_once(tmp_path: object) -> None:
     session = Session(engine="local")
     with pytest.raises(StoreError, match="not a stored model"):
         session.sql(SAMPLED, streams={"S": str(tmp_path)})

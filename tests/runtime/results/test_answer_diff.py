@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
@@ -23,6 +23,7 @@ from pulse.runtime.incremental.version_diff import READ_MARGIN, prepare_revised
 from pulse.store.errors import HistoryGoneError, VersionGoneError
 from pulse.store.model import Model
 from pulse.store.versions.changed_regions import changed_regions
+from tests.effort import examples
 from tests.runtime.execution.asking import COLLISION, MACD, SECOND, START, local, table, ticks, vessels
 from tests.runtime.incremental.revising import fitted, stream
 
@@ -59,8 +60,8 @@ Models = dict[str, Model]
 def kept(folder: Path, name: str, data: pa.Table, **asked: Any) -> Model:
     """A model of tuples that lie in a file."""
     pq.write_table(data, folder / f"{name}.parquet")
-    told: dict[str, Any] = {"key": "symbol", "time": "t", **asked}
-    return local().fit(str(folder / f"{name}.parquet"), out=folder / name, **told)
+    details: dict[str, Any] = {"key": "symbol", "time": "t", **asked}
+    return local().fit(str(folder / f"{name}.parquet"), out=folder / name, **details)
 
 
 def corrected(model: Model, data: pa.Table, revisions: int, seed: int, keep: bool = True) -> pa.Table:
@@ -118,16 +119,16 @@ def check_tuples(old: pa.Table, changes: pa.Table, new: pa.Table, keys: list[str
     wanted = {tuple(row[k] for k in keys): [row[n] for n in names] for row in new.to_pylist()}
     assert len(held) == old.num_rows
     for row in changes.to_pylist():
-        place, said = tuple(row[k] for k in keys), [row[n] for n in names]
+        place, reported = tuple(row[k] for k in keys), [row[n] for n in names]
         if row["kind"] in ("-D", "-U"):
-            assert alike(held.pop(place), said)
+            assert alike(held.pop(place), reported)
             assert (place in wanted) == (row["kind"] == "-U")
         else:
             assert place not in held
-            held[place] = said
+            held[place] = reported
     assert held.keys() == wanted.keys()
-    for place, said in wanted.items():
-        assert alike(held[place], said), (place, held[place], said)
+    for place, reported in wanted.items():
+        assert alike(held[place], reported), (place, held[place], reported)
 
 
 def alike(one: list[Any], other: list[Any]) -> bool:
@@ -150,7 +151,7 @@ def check_segments(old: pa.Table, changes: pa.Table, new: pa.Table, answer: Any)
 
     kind = changes.column("kind").to_pylist()
     gone, come = (changes.filter(pa.array([one[0] == sign for one in kind], pa.bool_())) for sign in "-+")
-    told = difference(relation(gone), relation(come)).table
+    details = difference(relation(gone), relation(come)).table
     real = difference(relation(old), relation(new)).table
     # Both say what turns old into new: the one must leave nothing of the other.
     for sign in "-+":
@@ -158,7 +159,7 @@ def check_segments(old: pa.Table, changes: pa.Table, new: pa.Table, answer: Any)
             x.filter(pa.array([k[0] == sign for k in x.column("kind").to_pylist()], pa.bool_())).drop_columns(
                 ["kind"]
             )
-            for x in (told, real)
+            for x in (details, real)
         )
         assert difference(relation(one), relation(other)).table.num_rows == 0
 
@@ -170,16 +171,16 @@ def test_old_results_with_their_revisions_are_the_new_results(
 ) -> None:
     old = asked(local(), name, models, version=version)
     new = asked(local(), name, models)
-    told = revised(local(), name, models, since(name, version))
+    details = revised(local(), name, models, since(name, version))
     keys = [
         old.query.plan.columns.time,
         *(k for k in old.query.select if k in old.query.plan.columns.key_names),
     ]
-    changes = told.tuples()
+    changes = details.tuples()
     assert changes.num_rows or version == 2
     check_tuples(old.tuples(), changes, new.tuples(), keys)
-    check_segments(old.segments(), told.segments(), new.segments(), old)
-    assert told.to_arrow().equals(changes)
+    check_segments(old.segments(), details.segments(), new.segments(), old)
+    assert details.to_arrow().equals(changes)
 
 
 def in_any_order(rows: pa.Table) -> list[Any]:
@@ -219,10 +220,10 @@ def test_only_touched_keys_and_times_are_looked_at(models: Models) -> None:
 
 def test_what_was_not_revised_gives_nothing(models: Models) -> None:
     for name in ("macd", "envelope"):
-        told = revised(local(), name, models, 3)
-        assert told.tuples().num_rows == 0
-        assert told.segments().num_rows == 0
-        assert told.head() == (told.head()[0].slice(0, 0), False)
+        details = revised(local(), name, models, 3)
+        assert details.tuples().num_rows == 0
+        assert details.segments().num_rows == 0
+        assert details.head() == (details.head()[0].slice(0, 0), False)
 
 
 def test_between_two_versions_and_back(models: Models) -> None:
@@ -241,9 +242,9 @@ def test_a_stream_that_the_query_reads_as_of_a_version_stays_there(models: Model
     text = "select S.symbol, S.price - B.price as d from S join S as B as of version 1 on (S.symbol = B.symbol) sample every 1 s"
     old = local().sql(text, streams=models, version=2).tuples()
     new = local().sql(text, streams=models).tuples()
-    told = local().revised(text, 2, streams=models).tuples()
-    assert told.num_rows
-    check_tuples(old, told, new, ["t", "symbol"])
+    details = local().revised(text, 2, streams=models).tuples()
+    assert details.num_rows
+    check_tuples(old, details, new, ["t", "symbol"])
 
 
 @pytest.fixture
@@ -277,18 +278,18 @@ def test_results_as_they_were_known(known: tuple[Model, list[int]]) -> None:
     )
     assert in_text.tuples().equals(found[1])
     assert found[0].num_rows <= found[1].num_rows < found[2].num_rows
-    told = local().revised(query, np.datetime64(when[0], "us"), streams={"S": model}).tuples()
-    assert told.num_rows
-    assert set(told.column("symbol").to_pylist()) == {"a"}
+    details = local().revised(query, np.datetime64(when[0], "us"), streams={"S": model}).tuples()
+    assert details.num_rows
+    assert set(details.column("symbol").to_pylist()) == {"a"}
     cut = (
         local().sql(query + " where t < :at", streams={"S": model}, at=np.datetime64(when[0], "us")).tuples()
     )
-    check_tuples(found[1], told, cut, ["t", "symbol"])
+    check_tuples(found[1], details, cut, ["t", "symbol"])
     nothing = local().revised(query, np.datetime64(when[1], "us"), streams={"S": model})
     assert nothing.tuples().num_rows == 0
 
 
-def test_versions_that_are_gone_are_said(tmp_path: Path, known: tuple[Model, list[int]]) -> None:
+def test_versions_that_are_gone_are_reported(tmp_path: Path, known: tuple[Model, list[int]]) -> None:
     data = ticks("ab", 30).drop_columns(["venue"])
     model = kept(tmp_path, "g", data, model={"price": "step"}, error=0.1)
     after = corrected(model, data, 3, seed=1, keep=False)
@@ -302,7 +303,7 @@ def test_versions_that_are_gone_are_said(tmp_path: Path, known: tuple[Model, lis
         local().sql(query, streams={"S": model.path}, as_of="2020-09-13 12:27").segments()
 
 
-def test_what_makes_no_sense_is_said(models: Models) -> None:
+def test_what_makes_no_sense_is_reported(models: Models) -> None:
     def refused(text: str, given: Any, **more: Any) -> str:
         with pytest.raises(PulseError) as e:
             local().revised(text, given, streams=models, **more).segments()
@@ -326,8 +327,8 @@ def test_appended_data_come_as_insertions(tmp_path: Path) -> None:
     corrected(model, data, 2, seed=4)
     folder = tmp_path / "more.parquet"
     pq.write_table(ticks("abc", 20, seed=3, start=25).drop_columns(["venue"]), folder)
-    told: dict[str, Any] = {"model": {"price": "step"}, "error": 0.1, "drift": 0.2}
-    local().fit(str(folder), key="symbol", time="t", out=model.path, append=True, **told)
+    details: dict[str, Any] = {"model": {"price": "step"}, "error": 0.1, "drift": 0.2}
+    local().fit(str(folder), key="symbol", time="t", out=model.path, append=True, **details)
     query = "select symbol, avg(price) as a from S[size 4 advance 2]"
     newest = Model(model.path).version
     old, new = (
@@ -348,14 +349,14 @@ def test_touched_regions_are_those_of_what_was_corrected(models: Models) -> None
 
 
 def test_writing_and_showing(models: Models, tmp_path: Path) -> None:
-    told = revised(local(), "macd", models, 1)
-    rows = told.write(str(tmp_path / "revisions.parquet"))
-    assert rows == told.tuples().num_rows
-    assert pq.read_table(tmp_path / "revisions.parquet").equals(told.tuples())
-    shown, more = told.head(2)
+    details = revised(local(), "macd", models, 1)
+    rows = details.write(str(tmp_path / "revisions.parquet"))
+    assert rows == details.tuples().num_rows
+    assert pq.read_table(tmp_path / "revisions.parquet").equals(details.tuples())
+    shown, more = details.head(2)
     assert (shown.num_rows, more) == (2, True)
-    assert told.to_pandas().columns[-1] == "kind"
-    assert "since version 1; in process" in repr(told)
+    assert details.to_pandas().columns[-1] == "kind"
+    assert "since version 1; in process" in repr(details)
 
 
 def test_a_table_without_a_key(tmp_path: Path) -> None:
@@ -378,14 +379,14 @@ MODES = ("upstream", "downstream", "adaptive")
 def test_every_mode_gives_the_same_revisions(name: str, models: Models) -> None:
     old, new = asked(local(), name, models, version=1), asked(local(), name, models)
     for mode in MODES:
-        told = revised(local(), name, models, since(name, 1), mode=mode)
-        assert told.report is None
-        tables = old.segments(), told.segments(), new.segments()
+        details = revised(local(), name, models, since(name, 1), mode=mode)
+        assert details.report is None
+        tables = old.segments(), details.segments(), new.segments()
         # A patched result may state a hair more than a replay, so that slivers of it are likely, not certain.
         check_segments(*(tables if mode == "upstream" else map(values_only, tables)), old)
-        assert told.report is not None
-        assert str(told.report).endswith("rows of changes")
-        assert told.tuples().equals(revised(local(), name, models, since(name, 1)).tuples())
+        assert details.report is not None
+        assert str(details.report).endswith("rows of changes")
+        assert details.tuples().equals(revised(local(), name, models, since(name, 1)).tuples())
 
 
 def without_bounds(rows: pa.Table) -> pa.Table:
@@ -404,7 +405,7 @@ def values_only(rows: pa.Table) -> pa.Table:
     )
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(seed=st.integers(0, 10**6), points=st.booleans(), revisions=st.integers(1, 12))
 def test_whatever_the_corrections(seed: int, points: bool, revisions: int) -> None:
     """Loads with insertions, deletions, moved and repeated tuples, revisions of revisions; in one version or two."""
@@ -418,10 +419,10 @@ def test_whatever_the_corrections(seed: int, points: bool, revisions: int) -> No
         new = local().sql(query, streams={"S": model.path})
         for version in (1, 2):
             old = local().sql(query, streams={"S": model.path}, version=version)
-            told = local().revised(query, version, streams={"S": model.path})
-            tuples = (without_bounds(one.tuples()) for one in (old, told, new))
+            details = local().revised(query, version, streams={"S": model.path})
+            tuples = (without_bounds(one.tuples()) for one in (old, details, new))
             check_tuples(*tuples, ["t", "symbol"])
-            check_segments(*(without_bounds(one.segments()) for one in (old, told, new)), old)
+            check_segments(*(without_bounds(one.segments()) for one in (old, details, new)), old)
 
 
 def test_an_answer_tells_its_own_revisions(models: Models) -> None:
@@ -437,13 +438,15 @@ def test_old_results_at_hand_are_patched(name: str, models: Models, tmp_path: Pa
     }[name]
     answer = local().sql(query, streams=models, version=1)
     answer.write(str(tmp_path / "old.parquet"), tuples=False)
-    told = local().revised(query, 1, streams=models, results=str(tmp_path / "old.parquet"))
-    check_segments(answer.segments(), told.segments(), local().sql(query, streams=models).segments(), answer)
-    assert told.report is not None
-    assert sum(flow.modes.get("downstream", 0) for flow in told.report.operators) > 0
+    details = local().revised(query, 1, streams=models, results=str(tmp_path / "old.parquet"))
+    check_segments(
+        answer.segments(), details.segments(), local().sql(query, streams=models).segments(), answer
+    )
+    assert details.report is not None
+    assert sum(flow.modes.get("downstream", 0) for flow in details.report.operators) > 0
 
 
-def test_results_that_cannot_be_patched_are_said(models: Models) -> None:
+def test_results_that_cannot_be_patched_are_reported(models: Models) -> None:
     query = "select symbol, avg(price) as a from S[size 6 advance 2]"
     tuples = local().sql(query, streams=models, version=1).tuples()
     with pytest.raises(PulseError, match=r"expected segments of this query.* but ref, lo, hi"):
@@ -478,9 +481,9 @@ def test_the_papers_example(tmp_path: Path) -> None:
         model.path, table(changelog, kind=pa.string(), symbol=pa.string(), price=pa.float64()), keep=True
     )
     query = "select symbol, sum(price) as total from S[size 30 min advance 20 min]"
-    told = local().revised(query, 1, streams={"S": model.path}).tuples()
-    said = [(row["t"].strftime("%H:%M"), row["kind"], row["total"]) for row in told.to_pylist()]
-    assert said == [
+    details = local().revised(query, 1, streams={"S": model.path}).tuples()
+    reported = [(row["t"].strftime("%H:%M"), row["kind"], row["total"]) for row in details.to_pylist()]
+    assert reported == [
         ("02:20", "-U", 80.0),
         ("02:20", "+U", 77.0),
         ("02:40", "-U", 62.0),

@@ -48,8 +48,8 @@ def test_sweeps_and_revised_answers_too(stored: Model) -> None:
     swept = local().sweep(MACD, streams={"S": stored}, short=[4, 6], long=12)
     assert swept.to_arrow().equals(swept.tuples())
     assert swept.to_polars().columns[:2] == ["short", "long"]
-    told = local().revised(SAMPLED, 1, streams={"S": stored})
-    assert polars.DataFrame(told).columns[0] == told.to_arrow().column_names[0]
+    details = local().revised(SAMPLED, 1, streams={"S": stored})
+    assert polars.DataFrame(details).columns[0] == details.to_arrow().column_names[0]
 
 
 def test_a_reader_ends_where_the_query_does(stored: Model) -> None:
@@ -95,8 +95,8 @@ def test_sweeps_plans_and_revisions_are_shown_without_running(stored: Model) -> 
     swept = local().sweep(MACD, streams={"S": stored}, short=[2, 4, 6, 8, 10], long=12)
     assert "5 variants: short 2, 4 … 10 (5), long 12; in process, runs when asked" in repr(swept)
     assert "S.ap &gt; L.ap" in swept._repr_html_()
-    told = local().revised(SAMPLED, 1, streams={"S": stored})
-    assert "since version 1" in told._repr_html_()
+    details = local().revised(SAMPLED, 1, streams={"S": stored})
+    assert "since version 1" in details._repr_html_()
     plan = local().explain(MACD, streams={"S": stored}, short=4, long=12)
     assert repr(plan) == str(plan)
     assert next(iter(plan.sections)) == "logical plan"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
@@ -23,6 +23,7 @@ from pulse.store.tuples.tuple_units import TupleUnits
 from pulse.store.versions.compact import compact
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.accents.admissibility import UnsupportedAccentError
+from tests.effort import examples
 from tests.runtime.incremental.revising import START, fitted, rows, stream, wrong
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def undone(tuples: pa.Table, model: Model) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", SPECS)
-@settings(max_examples=4)
+@examples(4)
 @given(
     seed=st.integers(0, 10**6),
     keep=st.booleans(),
@@ -89,10 +90,10 @@ def test_revised_is_as_good_as_fitted_from_corrected_tuples(
         assert wrong(undone(again.corrected, model), whole) == []
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 10**6), scale=st.sampled_from([1e-12, 1.0, 1e9]))
 def test_recorded_and_undone_again_is_the_same(seed: int, scale: float) -> None:
-    """So what was set aside can be brought again, and is told from what is recorded already."""
+    """So what was set aside can be brought again, and is distinguished from what is recorded already."""
     tuples = stream(30, seed=seed)
     prices = np.random.default_rng(seed).normal(0, scale, 30)
     tuples = tuples.set_column(2, "price", pa.array(prices))
@@ -123,8 +124,8 @@ def test_spark_revises_as_this_process_does(tmp_path: Path, spark: SparkSession)
     for engine in ("spark", "local"):
         (tmp_path / engine).mkdir()
         on_spark = pulse.Session(spark=spark)
-        told = {"accents": accents_of(tuples, 2), "error": 0.2}
-        model = fitted(tmp_path / engine, tuples, session=on_spark, **told)
+        details = {"accents": accents_of(tuples, 2), "error": 0.2}
+        model = fitted(tmp_path / engine, tuples, session=on_spark, **details)
         assert len(model.manifest.files) > 1
         load = generate_load(tuples, model.schema, revisions=60, seed=4, bad=0.1)
         outcome = (on_spark if engine == "spark" else LOCAL).revise(model, load.revisions, keep=True)
@@ -170,7 +171,7 @@ def test_old_and_new_value_are_in_the_units_of_their_own_time(tmp_path: Path, ke
     assert logged == pytest.approx([20.5, 21.5, 21.0, 21.5], rel=1e-15)
 
 
-def test_what_fits_nothing_is_said_and_kept_as_it_was_recorded(tmp_path: Path) -> None:
+def test_what_fits_nothing_is_reported_and_kept_as_it_was_recorded(tmp_path: Path) -> None:
     model = small(tmp_path)
     bad = few(("-D", "a", 12, 20.5), ("-U", "a", 20, 70.9), ("+U", "a", 20, 70.5), ("+I", "a", 13, np.nan))
     outcome = LOCAL.revise(model, bad)
@@ -205,10 +206,10 @@ def test_an_append_brings_accents_and_is_revised(tmp_path: Path) -> None:
     model = fitted(tmp_path, first, accents=[FAHRENHEIT], error=0, keep_tuples="all")
     LOCAL.revise(model, few(("-U", "a", 12, 68.9), ("+U", "a", 12, 68.0)), keep=True)
     halved = line(15, "true, alter(price, y / 2)")
-    told = {"model": {"price": "step"}, "key": "symbol", "time": "t", "error": 0, "append": True}
+    details = {"model": {"price": "step"}, "key": "symbol", "time": "t", "error": 0, "append": True}
     with pytest.raises(AccentError, match="covers data that is modelled already"):
-        LOCAL.fit(second, out=model.path, accents=[line(12, "true, alter(price, y / 2)")], **told)
-    LOCAL.fit(second, out=model.path, accents=[halved], **told)
+        LOCAL.fit(second, out=model.path, accents=[line(12, "true, alter(price, y / 2)")], **details)
+    LOCAL.fit(second, out=model.path, accents=[halved], **details)
     assert [len(Model(model.path, version=v).accents or ()) for v in (1, 2, 3)] == [1, 1, 2]
     outcome = LOCAL.revise(model.path, few(("-U", "b", 20, 5.0), ("+U", "b", 20, 6.0), ("-D", "a", 12, 68.0)))
     assert outcome.counts["aside"] == 0
@@ -252,13 +253,13 @@ RAW = {
 def test_accents_that_only_tuples_tell(tmp_path: Path, name: str, kept: str | None) -> None:
     tuples = trades(60, seed=3)
     pq.write_table(tuples, tmp_path / "tuples.parquet")
-    told = {
+    details = {
         "key": "id",
         "time": "t",
         "model": {"price": "step", "size": "step"},
         "error": {"price": 0.2, "size": 0},
     }
-    asked = {**told, "accents": RAW[name], "keep_tuples": kept}
+    asked = {**details, "accents": RAW[name], "keep_tuples": kept}
     model = LOCAL.fit(str(tmp_path / "tuples.parquet"), out=tmp_path / "m", **asked)
     load = generate_load(tuples, model.schema, revisions=15, seed=3, size=0.5, bad=0.2)
     outcome = LOCAL.revise(model, load.revisions, keep=True)

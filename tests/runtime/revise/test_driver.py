@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pulse
@@ -27,6 +27,7 @@ from pulse.store.errors import HistoryGoneError, RevisionUnderWayError, StoreErr
 from pulse.store.lock import locked
 from pulse.store.model import Model
 from pulse.stream.revisions import Revisions
+from tests.effort import examples
 from tests.runtime.incremental.revising import START, fitted, rows, stream, wrong
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def changelog(*given: tuple[str, str, float, float]) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", SPECS)
-@settings(max_examples=4)
+@examples(4)
 @given(seed=st.integers(0, 10**6), keep=st.booleans(), n=st.sampled_from([5, 40]))
 @example(seed=74870, keep=False, n=40)  # the last tuple of a line comes twice, and is revised
 def test_a_revised_model_certifies_the_corrected_truth(name: str, seed: int, keep: bool, n: int) -> None:
@@ -139,7 +140,7 @@ def test_spark_revises_as_this_process_does(tmp_path: Path, spark: SparkSession,
     assert all(one is not None and one.num_rows for one in aside)
 
 
-def test_what_fits_nothing_is_set_aside_and_said(tmp_path: Path) -> None:
+def test_what_fits_nothing_is_set_aside_and_reported(tmp_path: Path) -> None:
     tuples = changelog(("+I", "a", 0, 10.0), ("+I", "a", 5, 11.0), ("+I", "b", 5, 20.0)).drop_columns(
         ["kind"]
     )
@@ -279,7 +280,7 @@ def test_a_failure_on_the_way_leaves_the_old_version(tmp_path: Path, monkeypatch
     tuples = stream(40, seed=3)
     model = fitted(tmp_path, tuples, error=0.1)
     load = generate_load(tuples, model.schema, revisions=5)
-    before, said = _content(model.path), rows(model.read())
+    before, reported = _content(model.path), rows(model.read())
 
     def fails(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -289,7 +290,7 @@ def test_a_failure_on_the_way_leaves_the_old_version(tmp_path: Path, monkeypatch
         LOCAL.revise(model, load.revisions)
     assert _content(model.path) == before
     monkeypatch.undo()
-    assert rows(Model(model.path).read()) == said
+    assert rows(Model(model.path).read()) == reported
     assert wrong(load.corrected, LOCAL.revise(model, load.revisions).model) == []
 
 
@@ -312,7 +313,7 @@ def test_killed_in_the_middle_the_old_version_stays(tmp_path: Path) -> None:
     model = fitted(tmp_path, tuples, error=0.1)
     load = generate_load(tuples, model.schema, revisions=5)
     pq.write_table(load.revisions.table, tmp_path / "revisions.parquet")
-    said = rows(model.read())
+    reported = rows(model.read())
     done = subprocess.run(
         [sys.executable, "-c", _KILLED, str(model.path), str(tmp_path / "revisions.parquet")],
         env=os.environ,
@@ -322,7 +323,7 @@ def test_killed_in_the_middle_the_old_version_stays(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     left = set(_content(model.path))
     assert any(name.startswith("_draft") or name.startswith("_layer") for name in left)
-    assert rows(Model(model.path).read()) == said
+    assert rows(Model(model.path).read()) == reported
     outcome = LOCAL.revise(Model(model.path), load.revisions)
     assert wrong(load.corrected, outcome.model) == []
     assert not any(name.startswith("_draft") for name in _content(model.path))

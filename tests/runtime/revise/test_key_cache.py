@@ -7,17 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.regions import Regions
 from pulse.datasets.generators.revision_loads import generate_load
 from pulse.runtime.revise.key_cache import TupleMemory
 from pulse.store.tuples.tuple_history import TupleHistory
+from tests.effort import examples
 from tests.runtime.incremental.revising import START, fitted, stream
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     seed=st.integers(0, 10**6),
     ranges=st.lists(st.tuples(st.integers(-5, 80), st.integers(0, 20)), min_size=1),

@@ -56,8 +56,8 @@ def test_every_element_has_its_round_and_known_never_falls(given_: list[tuple[st
     for one in found:
         for i in one.elements.tolist():
             key = int(ranks[i])
-            said = given_[i][1]
-            assert one.known[key] >= (NOW if said is None else said)
+            reported = given_[i][1]
+            assert one.known[key] >= (NOW if reported is None else reported)
             assert one.known[key] >= newest.get(key, 0)
         newest.update(one.known)
     by_key: dict[str, list[int]] = {}

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
@@ -22,6 +22,7 @@ from pulse.datasets.taq.monthly import TaqMonthly
 from pulse.store.model import Model
 from pulse.store.tuples.tuple_history import TupleHistory
 from pulse.stream.accents.admissibility import UnsupportedAccentError
+from tests.effort import examples
 from tests.runtime.incremental.revising import wrong
 
 LOCAL = pulse.Session(engine="local")
@@ -154,11 +155,11 @@ def test_in_the_end_there_are_the_trades_that_stand(tmp_path: Path, way: Way) ->
 
 
 @pytest.mark.parametrize("way", [as_found, from_text], ids=lambda way: way.__name__)
-def test_records_are_counted_told_and_set_aside(tmp_path: Path, way: Way) -> None:
+def test_records_are_counted_reported_and_set_aside(tmp_path: Path, way: Way) -> None:
     written(tmp_path, TRADES)
     model = way(tmp_path)
     assert model.manifest.counts["removed"][RECORD] == 3
-    assert any("set aside" in said for said in model.manifest.statements)
+    assert any("set aside" in reported for reported in model.manifest.statements)
     aside = model.aside()
     assert aside is not None
     assert aside.column("price").to_pylist() == [99.0, 120.0, 88.0]
@@ -237,7 +238,7 @@ def tapes(draw: st.DrawFn) -> list[Trade]:
     return sorted(rows, key=lambda row: row[0])
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(trades=tapes(), way=st.sampled_from(WAYS))
 def test_any_tape_fitted_any_way(
     tmp_path_factory: pytest.TempPathFactory, trades: list[Trade], way: Way

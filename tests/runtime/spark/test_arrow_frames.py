@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from pulse.core import ColumnTypeError, SegmentBatch, StreamSchema, UnknownColumnError
 from pulse.runtime.spark.arrow_frames import for_spark, spark_schema
 from tests.core.segment.segments_of import SCHEMA, batch_of
+from tests.effort import examples
 from tests.strategies import segment_arrays
 
 
@@ -35,7 +36,7 @@ def test_the_schema_for_spark():
     ]
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(segment_arrays())
 def test_round_trip_through_spark(spark, arrays):
     batch = batch_of(arrays)

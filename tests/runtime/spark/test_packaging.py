@@ -129,13 +129,15 @@ def test_an_environment_says_what_it_lacks(tmp_path: Path) -> None:
     assert "spark.executorEnv.PULSE_PYTHON" in done.stderr
 
 
-def test_a_file_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_of(tmp_path: Path) -> None:
     with pytest.raises(shipping.ShippingError, match="there is no folder"):
         shipping.pack_package(tmp_path / "nowhere" / "pulse.zip")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_master_is_what_was_said_or_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_master_is_what_was_reported_or_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("PULSE_MASTER", raising=False)
     assert chosen_master() == "local[*]"
     monkeypatch.setenv("PULSE_MASTER", "spark://one:7077")

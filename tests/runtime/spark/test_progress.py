@@ -1,4 +1,4 @@
-"""Progress of Spark: told while an action runs, silent afterwards."""
+"""Progress of Spark: reported while an action runs, silent afterwards."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
 
 
-def test_tasks_of_all_stages_are_told(spark: Any) -> None:
-    told: list[tuple[int, int]] = []
+def test_tasks_of_all_stages_are_reported(spark: Any) -> None:
+    details: list[tuple[int, int]] = []
     enough = threading.Event()
 
     def progress(done: int, total: int) -> None:
-        told.append((done, total))
-        if len(told) >= 5:
+        details.append((done, total))
+        if len(details) >= 5:
             enough.set()
 
     with watched(spark, progress):
         assert enough.wait(20)
-    assert told[:4] == [(2, 8), (4, 8), (6, 8), (8, 8)]
-    count = len(told)
+    assert details[:4] == [(2, 8), (4, 8), (6, 8), (8, 8)]
+    count = len(details)
     time.sleep(0.02)
-    assert len(told) == count
+    assert len(details) == count
 
 
 def test_a_failure_of_the_action_ends_the_watch(spark: Any) -> None:
@@ -58,9 +58,9 @@ def test_a_failure_of_the_action_ends_the_watch(spark: Any) -> None:
     assert threading.active_count() == before
 
 
-def test_nothing_is_told_where_nothing_runs(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_reported_where_nothing_runs(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tracker, "getActiveStageIds", lambda _: [])
-    told: list[tuple[int, ...]] = []
-    with watched(spark, lambda *step: told.append(step)):
+    details: list[tuple[int, ...]] = []
+    with watched(spark, lambda *step: details.append(step)):
         time.sleep(0.02)
-    assert told == []
+    assert details == []

@@ -75,8 +75,8 @@ def test_the_file_is_its_user_s_alone_and_goes(monkeypatch: pytest.MonkeyPatch, 
         (file,) = tmp_path.iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert file.read_text() == "spark.a=b\\ c\n"
-        said = os.environ["PYSPARK_SUBMIT_ARGS"]
-        assert said == f"--load-spark-defaults --properties-file {file} --driver-memory 1g pyspark-shell"
+        reported = os.environ["PYSPARK_SUBMIT_ARGS"]
+        assert reported == f"--load-spark-defaults --properties-file {file} --driver-memory 1g pyspark-shell"
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--driver-memory 1g pyspark-shell"
     assert not list(tmp_path.iterdir())
     with handed_over({}):

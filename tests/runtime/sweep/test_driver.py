@@ -189,9 +189,9 @@ def test_each_unit_is_read_once(
 def test_windows_of_one_size_are_evaluated_once(
     models: dict[str, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = counted(monkeypatch, integral, "integrals_samples")
+    calls = counted(monkeypatch, integral.Integral, "samples_together")
     swept(models, "macd").tuples()
-    sizes = [size for call in calls for _, size, _ in call[3]]
+    sizes = [window.size for call in calls for window in call[2]]
     assert sorted(sizes) == sorted([2_000_000, 4_000_000, 6_000_000, 8_000_000, 12_000_000] * 2)  # per unit
 
 
@@ -221,10 +221,10 @@ def test_no_more_than_a_variant_of_each_unit_is_held(
 def test_progress_reaches_the_end(models: dict[str, Model]) -> None:
     # Units and variants; variants where there is an exchange.
     for name, total in (("macd", 12), ("pairs", 2)):
-        told: list[tuple[int, ...]] = []
-        swept(models, name).summary(lambda *step, told=told: told.append(step))
-        assert told == sorted(set(told))
-        assert told[-1] == (total, total)
+        details: list[tuple[int, ...]] = []
+        swept(models, name).summary(lambda *step, details=details: details.append(step))
+        assert details == sorted(set(details))
+        assert details[-1] == (total, total)
 
 
 def test_exchanges_run_variant_by_variant(models: dict[str, Model]) -> None:
@@ -292,7 +292,7 @@ def test_together_they_hold_no_columns_of_their_own(
 
 
 @pytest.mark.parametrize("power", [9, 200])
-def test_what_is_not_finite_is_said_as_by_each_alone(models: dict[str, Model], power: int) -> None:
+def test_what_is_not_finite_is_reported_as_by_each_alone(models: dict[str, Model], power: int) -> None:
     factors = " * ".join(["ap ^ 9"] * (power // 9 + (power > 9) * 4))
     text = f"select symbol, {factors} as high from (select symbol, avg(price) as ap from S[size :short advance 2])"
     sweep = asking.local().sweep(text, streams=models, short=[2, 4])
@@ -339,7 +339,7 @@ def test_grids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("axes", "error", "said"),
+    ("axes", "error", "reported"),
     [
         ({"short": [], "long": 12}, SweepError, "parameter :short has no values"),
         ({"short": [4, "8 s"], "long": 12}, SweepError, "values of parameter :short .* of one type"),
@@ -355,9 +355,9 @@ def test_grids() -> None:
     ],
 )
 def test_bad_grids_are_refused_before_any_work(
-    models: dict[str, Model], axes: dict[str, Any], error: type[PulseError], said: str
+    models: dict[str, Model], axes: dict[str, Any], error: type[PulseError], reported: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=reported):
         asking.local().sweep(MACD, streams=models, **axes)
 
 
@@ -382,25 +382,25 @@ def test_a_parameter_must_not_have_the_name_of_a_column(models: dict[str, Model]
         getattr(sweep, of)()
 
 
-def test_values_that_fit_no_place_are_said_when_asked(models: dict[str, Model]) -> None:
+def test_values_that_fit_no_place_are_reported_when_asked(models: dict[str, Model]) -> None:
     sweep = asking.local().sweep("select symbol from S where price > :p", streams=models, p=["dear"])
     with pytest.raises(PulseError, match="expected a number, got 'dear'"):
         sweep.segments()
 
 
 def test_what_it_says_of_itself(models: dict[str, Model]) -> None:
-    said = repr(swept(models, "macd"))
-    assert said.startswith("Sweep('select symbol, S.ap - L.ap as diff from")
-    assert "; 6 variants: short " in said
-    assert said.endswith("; in process, runs when asked)")
+    reported = repr(swept(models, "macd"))
+    assert reported.startswith("Sweep('select symbol, S.ap - L.ap as diff from")
+    assert "; 6 variants: short " in reported
+    assert reported.endswith("; in process, runs when asked)")
 
 
 def test_results_are_written(models: dict[str, Model], tmp_path: Path) -> None:
     sweep = swept(models, "macd")
-    told: list[int] = []
-    count = sweep.write(str(tmp_path / "out.parquet"), progress=lambda done, _: told.append(done))
+    details: list[int] = []
+    count = sweep.write(str(tmp_path / "out.parquet"), progress=lambda done, _: details.append(done))
     assert pq.read_table(tmp_path / "out.parquet").equals(sweep.tuples())
     assert count == sweep.tuples().num_rows
-    assert told[-1] == 12
+    assert details[-1] == 12
     sweep.write(str(tmp_path / "segments.parquet"), tuples=False)
     assert rows_of(pq.read_table(tmp_path / "segments.parquet")) == rows_of(sweep.segments())

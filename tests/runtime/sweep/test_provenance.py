@@ -28,9 +28,11 @@ def test_a_summary_says_what_was_asked_also_in_parquet(tmp_path: Path) -> None:
 
 def test_values_that_json_does_not_know_are_text_and_other_metadata_stays() -> None:
     at = pa.scalar(0, pa.timestamp("us")).as_py()
-    said = with_origin(TABLE.replace_schema_metadata({"of": "mine"}), SweepOrigin("q", {"since": [at]}, {}))
-    assert origin_of(said) == SweepOrigin("q", {"since": [str(at)]}, {})
-    assert said.schema.metadata[b"of"] == b"mine"
+    reported = with_origin(
+        TABLE.replace_schema_metadata({"of": "mine"}), SweepOrigin("q", {"since": [at]}, {})
+    )
+    assert origin_of(reported) == SweepOrigin("q", {"since": [str(at)]}, {})
+    assert reported.schema.metadata[b"of"] == b"mine"
 
 
 @pytest.mark.parametrize(

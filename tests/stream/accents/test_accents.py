@@ -65,7 +65,7 @@ def test_texts(text: str, printed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reported"),
     [
         ("", "cannot read"),
         ("s = 2, add(p)", "cannot read"),
@@ -84,13 +84,13 @@ def test_texts(text: str, printed: str) -> None:
         ("[s =]", "expected a number"),
     ],
 )
-def test_what_is_refused(text: str, said: str) -> None:
-    with pytest.raises(AccentError, match=said):
+def test_what_is_refused(text: str, reported: str) -> None:
+    with pytest.raises(AccentError, match=reported):
         parse_control(text)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "reported"),
     [
         (3, "expected a text or an object"),
         ({"primitive": "rename"}, "expected a text or an object"),
@@ -104,8 +104,8 @@ def test_what_is_refused(text: str, said: str) -> None:
         ({"primitive": "add", "attribute": "p", "description": "p = 1"}, "does not mention"),
     ],
 )
-def test_json_that_is_refused(value: Any, said: str) -> None:
-    with pytest.raises(AccentError, match=said):
+def test_json_that_is_refused(value: Any, reported: str) -> None:
+    with pytest.raises(AccentError, match=reported):
         control_from_json(value)
 
 
@@ -161,7 +161,7 @@ def test_a_valid_stream() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "text", "said"),
+    ("before", "text", "reported"),
     [
         ([], "[[true, add(t)]]", "'t' already exists; drop it there first"),
         (["[[s = 2, add(p)]]"], "[[s < 3, add(p)]]", "already exists where s = 2"),
@@ -175,9 +175,9 @@ def test_a_valid_stream() -> None:
         ([], "[p < 5]", "refers to 'p'"),
     ],
 )
-def test_invalid_streams(before: list[str], text: str, said: str) -> None:
+def test_invalid_streams(before: list[str], text: str, reported: str) -> None:
     here = check_stream(map(accent, before), ["s", "t", "x"])
-    with pytest.raises(AccentError, match=said):
+    with pytest.raises(AccentError, match=reported):
         here.after(parse_control(text))
 
 

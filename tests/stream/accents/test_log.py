@@ -28,7 +28,7 @@ def read(*lines):
 
 
 def test_lines_of_text_and_of_json_say_the_same(tmp_path):
-    said = {
+    reported = {
         "at": "2013-10-08",
         "description": "symbol = 'AIG'",
         "primitive": "alter",
@@ -36,7 +36,7 @@ def test_lines_of_text_and_of_json_say_the_same(tmp_path):
         "alpha": "y / 4",
     }
     file = tmp_path / "log.jsonl"
-    file.write_text(f"# splits\n\n{json.dumps(said)}\n", encoding="utf-8")
+    file.write_text(f"# splits\n\n{json.dumps(reported)}\n", encoding="utf-8")
     assert AccentLog.read(file, times=["t"]) == read(SPLIT)
     file.write_text(file.read_text(encoding="utf-8"), encoding="utf-8-sig")  # as some editors save it
     assert AccentLog.read(file, times=["t"]) == read(SPLIT)
@@ -129,7 +129,7 @@ def test_what_does_not_fit_the_stream_is_named(lines, words):
         ),
     ],
 )
-def test_what_segments_cannot_follow_is_said(line, words):
+def test_what_segments_cannot_follow_is_reported(line, words):
     with pytest.raises(UnsupportedAccentError, match=f"line 1: .*{words}"):
         read(line).checked(SCHEMA)
 

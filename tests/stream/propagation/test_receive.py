@@ -226,9 +226,9 @@ def test_project_where_operators_abort() -> None:
     assert feed()("[[t = 1, add(q)]]") == []  # the output has no q, whatever t is
     assert feed()("[[true, drop(t)]]") == []
     for text in ("[[t < 5, add(p)]]", "[[t < 5, drop(x)]]", f"[[t < 5, {DOUBLE}]]"):
-        (said,) = feed()(text)
-        assert "project to s, x, p: cannot go on after [[t < 5" in said
-        assert "refers to t, which the output lacks" in said
+        (reported,) = feed()(text)
+        assert "project to s, x, p: cannot go on after [[t < 5" in reported
+        assert "refers to t, which the output lacks" in reported
 
 
 # -- Join
@@ -244,10 +244,10 @@ def test_join() -> None:
     # k on this side is one more than in the output
     assert feed("[[k = 2, add(q)]]", 0) == ["[[k = 1, add(q)]]"]
     assert feed("[[true, alter(k, y + 1)]]", 1) == ["[[true, alter(k, y + 1, y - 1)]]"]
-    (said,) = feed("[[k = 1, add(p)]]", 1)
-    assert "join on k: cannot go on after [[k = 1, add(p)]] on 'p': 'p' exists on another side" in said
-    (said,) = feed("[[y = 1, drop(k)]]", 1)
-    assert "cannot do without 'k'" in said
+    (reported,) = feed("[[k = 1, add(p)]]", 1)
+    assert "join on k: cannot go on after [[k = 1, add(p)]] on 'p': 'p' exists on another side" in reported
+    (reported,) = feed("[[y = 1, drop(k)]]", 1)
+    assert "cannot do without 'k'" in reported
 
 
 # -- Window
@@ -302,8 +302,8 @@ def test_window_on_altered_times() -> None:
     assert feed("[[region = 'A', alter(t, y + 1)]]") == []
     assert feed.undone() == [("t", "region = 'A'", "y - 1")]
     assert feed(f"[[region = 'A' and t >= 11, {DOUBLE}]]") == [f"[[region = 'A' and wid >= 2, {DOUBLE}]]"]
-    (said,) = feed("[[region = 'A', drop(t)]]")
-    assert "window on t: cannot go on" in said
+    (reported,) = feed("[[region = 'A', drop(t)]]")
+    assert "window on t: cannot go on" in reported
     with pytest.raises(DescriptionError, match="size above zero"):
         signatures.windowed("t", "wid", 0)
 
@@ -326,8 +326,8 @@ def test_aggregate() -> None:
     assert feed(f"[[l = 'A', {CELSIUS}]]") == [f"[[l = 'A', {CELSIUS}]]"]
     assert feed("[[true, alter(wid, y + 1)]]") == ["[[true, alter(wid, y + 1, y - 1)]]"]
     assert feed("[[l = 'A', drop(t)]]") == ["[[l = 'A', drop(t)]]"]
-    (said,) = feed("[[true, drop(wid)]]")
-    assert "avg by l, wid: cannot go on" in said
+    (reported,) = feed("[[true, drop(wid)]]")
+    assert "avg by l, wid: cannot go on" in reported
 
 
 def test_aggregates_and_units() -> None:
@@ -341,8 +341,8 @@ def test_aggregates_and_units() -> None:
     assert least("[[s = 1, alter(t, y + 1, y - 1, per n)]]") == []
     assert least.undone() == [("t", "s = 1", "y - 1")]
     strict = Feed(signatures.aggregate("avg", ["s"]), ["s", "t", "x"], mode="abort")
-    (said,) = strict(f"[[t < 5, {DOUBLE}]]")
-    assert "refers to t, which the output lacks" in said
+    (reported,) = strict(f"[[t < 5, {DOUBLE}]]")
+    assert "refers to t, which the output lacks" in reported
     with pytest.raises(DescriptionError, match="expected one of sum, avg"):
         signatures.aggregate("median", ["s"])  # type: ignore[arg-type]
 

@@ -51,7 +51,7 @@ def checked(*accents):
 
 MAPS = st.sampled_from([Affine(2), Affine("1/4"), Affine(1, 3), Affine(4, -8), Affine(1, "-1/2")])
 WHOLE = st.sampled_from([Affine(2), Affine(1, 3), Affine(4, -8)])
-SAID = {
+REPORTED = {
     "a": st.sampled_from(["a < 5", "a >= 2 and a < 9", "a != 3"]),
     "b": st.sampled_from(["b < 4", "b > 1"]),
     "n": st.sampled_from(["n >= 2", "n = 1"]),
@@ -66,10 +66,10 @@ def accents(draw):
     found = []
     for i in range(draw(st.integers(0, 5))):
         name = draw(st.sampled_from(["a", "b", "n", "k"]))
-        about = draw(st.lists(st.sampled_from(sorted(set(SAID) - {name})), max_size=2, unique=True))
-        said = " and ".join(draw(SAID[one]) for one in about) or "true"
+        about = draw(st.lists(st.sampled_from(sorted(set(REPORTED) - {name})), max_size=2, unique=True))
+        reported = " and ".join(draw(REPORTED[one]) for one in about) or "true"
         map = draw(WHOLE if name in ("n", "k") else MAPS)
-        found.append(Accent.of(said, AlterData(name, map), position=(i + 1) * EARLY))
+        found.append(Accent.of(reported, AlterData(name, map), position=(i + 1) * EARLY))
     return found
 
 
@@ -196,8 +196,8 @@ def test_what_segments_tell_is_in_a_unit_that_the_row_has_been_in(some, row):
     for one in some:
         now = altered(one, now)
         been = {name: been[name] | {now[name]} for name in "ab"}
-    told = checked(*some).for_segments(SCHEMA)
-    for one in told.accents:
+    details = checked(*some).for_segments(SCHEMA)
+    for one in details.accents:
         assert one.attribute in "ab"
         assert one.description.attributes <= {"k", "n", "v", "t"}
         shown = altered(one, shown)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
-from pulse.runtime.accents.parsing import parse_line, parse_row
+from pulse.runtime.accents.admission import parse_line, parse_row
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.accents.log import AccentLog
 
@@ -32,7 +32,7 @@ PRIMITIVES = [
 ]
 
 
-def test_a_line_that_is_no_accent_is_not_said_to_be_the_first_of_its_log() -> None:
+def test_a_line_that_is_no_accent_is_not_reported_to_be_the_first_of_its_log() -> None:
     with pytest.raises(AccentError, match=r"^expected an instant and an accent"):
         parse_line("garbage", "t", 0)
 
