@@ -470,7 +470,7 @@ def test_state_of_many_accents(benchmark: Any, tmp_path: Path) -> None:
     found = record(
         benchmark,
         lambda: heard_many(tmp_path / os.urandom(4).hex()),
-        group=f"{RECEIVED:,} accents heard and settled",
+        group=f"{RECEIVED:,} accents received and settled",
         contender=OURS,
         work=RECEIVED,
         unit="accents",

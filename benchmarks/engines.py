@@ -23,13 +23,12 @@ from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.time import EARLIEST
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import begins, ending_after, ends
+from pulse.operators.data.updates import begins, clip, ending_after, ends
 from pulse.operators.fit.fitter import Fitter
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.node import Node
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.relational.scan import scans
-from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned

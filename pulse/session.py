@@ -64,9 +64,8 @@ class Session:
         spark: SparkSession | None = None,
         **conf: Any,
     ) -> None:
-        self._chosen_engine = (
-            engine or os.environ.get("PULSE_ENGINE") or None
-        )  # None: jobs may name their own
+        # None: jobs may name their own.
+        self._chosen_engine = engine or os.environ.get("PULSE_ENGINE") or None
         self.engine = self._chosen_engine or "spark"
         if self.engine not in ENGINES:
             raise SessionError(f"engine: expected {' or '.join(map(repr, ENGINES))}, got {self.engine!r}")

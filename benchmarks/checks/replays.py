@@ -20,8 +20,8 @@ from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.time import EARLIEST
+from pulse.operators.data.updates import clip
 from pulse.operators.output.sampling import sample, to_tuples
-from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.query import Query
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor

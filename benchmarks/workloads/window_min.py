@@ -19,7 +19,6 @@ from pulse.benchmarks.workloads.validated import Validation
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.windows.extremum import Extremum
-from pulse.operators.windows.on_grid import extremum_samples
 
 ADVANCE = 2 * SECOND
 SEGMENTS, VALIDATED = f"{OURS}, segments", f"{OURS}, with validation"
@@ -59,8 +58,7 @@ class Minima:
         duck.close()
 
     def _sampled(self, relation: Relation) -> Samples:
-        columns = Extremum("min", "x", "low", self.size).columns(relation.columns)
-        return extremum_samples(relation, "min", "x", "low", self.size, ADVANCE, columns)
+        return Extremum("min", "x", "low", self.size).samples(relation, ADVANCE)
 
     def _check_panes(self) -> None:
         """The tuples' own answer against plain slices of numpy, for the first object."""

@@ -20,11 +20,9 @@ def aside(
         typer.Argument(help="A job's TOML file, its checkpoint, or the folder that `aside` in [sink] names."),
     ],
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Show only rows whose reason begins with this text: late.")
+        str | None, typer.Option(help="Show only rows whose reason begins with this text: late.")
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=0, help="Number of rows to show, beside the counts.")
-    ] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="Number of rows to show, beside the counts.")] = 20,
     as_json: JsonObject = False,
 ) -> None:
     """Show the rows that a job set aside: the count of each reason, and the first rows.

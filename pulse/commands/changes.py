@@ -31,8 +31,7 @@ def changes(
     ] = None,
     last: Annotated[bool, typer.Option("--last", help="Show the last rows instead of the first.")] = False,
     limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, help=f"Number of rows to show; default {_SHOWN}, with --json all."),
+        int | None, typer.Option(min=1, help=f"Number of rows to show; default {_SHOWN}, with --json all.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines.")] = False,
 ) -> None:

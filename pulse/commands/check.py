@@ -9,30 +9,28 @@ from typing import Annotated, Any
 
 import typer
 
-from pulse.commands.options import Accumulate, JsonObject, Parameters, Policy, Query, Streams
+from pulse.commands import options
 
 
 def check(
-    query: Query,
-    stream: Streams,
+    query: options.Query,
+    stream: options.Streams,
     accents: Annotated[
         list[str] | None,
         typer.Option(
-            "--accents",
-            help="NAME=FILE: a log of accents that follow those of the model; FILE alone for one stream.",
+            help="NAME=FILE: a log of accents that follow those of the model; FILE alone for one stream."
         ),
     ] = None,
     attributes: Annotated[
         list[str] | None,
         typer.Option(
-            "--attributes",
-            help="NAME=venue,lot: attributes of a stream's tuples that its model lacks; venue,lot alone for all streams.",
+            help="NAME=venue,lot: attributes of a stream's tuples that its model lacks; venue,lot alone for all streams."
         ),
     ] = None,
-    param: Parameters = None,
-    policy: Policy = None,
-    accumulate: Accumulate = True,
-    as_json: JsonObject = False,
+    param: options.Parameters = None,
+    policy: options.Policy = None,
+    accumulate: options.Accumulate = True,
+    as_json: options.JsonObject = False,
 ) -> None:
     """Show for each accent whether it passes the query, is held, or ends it, operator by operator; exit code 1 if one ends it.
 
@@ -42,7 +40,6 @@ def check(
       pulse check --stream S=prices --stream R=rates @cross.sql --accents R=rates.log --abort
       pulse check --stream S=prices @macd.sql --accents venues.log --attributes venue
     """
-    from pulse.commands import options
     from pulse.commands.starting import session
 
     streams = options.streams(stream)
@@ -78,7 +75,6 @@ def check(
 
 def _attributes(given: list[str] | None, streams: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the named attributes of the tuples by stream."""
-    from pulse.commands import options
 
     found: dict[str, list[str]] = {name: [] for name in streams}
     for one in given or ():

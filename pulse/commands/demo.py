@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulse.commands.options import Engine, JsonObject, Master
+from pulse.commands.options import Engine, JsonObject, Master, OptionError
 
 if TYPE_CHECKING:
     from pulse.demo import Shown
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 def demo(
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Folder for the page, pictures, data and models; default a new temporary one."
-        ),
+        typer.Option(help="Folder for the page, pictures, data and models; default a new temporary one."),
     ] = None,
-    rows: Annotated[str, typer.Option("--rows", help="Number of ticks.")] = "2M",
+    rows: Annotated[str, typer.Option(help="Number of ticks.")] = "2M",
     engine: Engine = "local",
     master: Master = "local[*]",
     as_json: JsonObject = False,
@@ -38,7 +36,6 @@ def demo(
       pulse demo --rows 10M --engine spark --out demo
       pulse demo --out demo --json              scene by scene: tables, files and times
     """
-    from pulse.commands.options import OptionError
     from pulse.commands.starting import leave_pandas_out
 
     if engine == "local":

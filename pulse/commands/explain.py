@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from pulse.commands.options import JsonObject, Query, Streams
+from pulse.commands import options
 
 
 def explain(
-    query: Query,
-    stream: Streams,
+    query: options.Query,
+    stream: options.Streams,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", help="NAME=VALUE: a parameter of the query; those not given stay open."),
+        typer.Option(help="NAME=VALUE: a parameter of the query; those not given stay open."),
     ] = None,
-    as_json: JsonObject = False,
+    as_json: options.JsonObject = False,
 ) -> None:
     """Show a query's plan, its equation systems, and its shuffles.
 
@@ -27,7 +27,6 @@ def explain(
       pulse explain --stream S=vessels @following.sql --param reach=1000
       pulse explain --stream S=prices @macd.sql --json       sections by title, lines in each
     """
-    from pulse.commands import options
     from pulse.commands.starting import session
 
     text, given = options.query_text(query), options.parameters(param)

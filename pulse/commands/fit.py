@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pulse.commands import fit_options as given
-from pulse.commands.options import Engine, JsonSummary, Master
+from pulse.commands import options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,9 +43,9 @@ def fit(
     for_query: given.ForQuery = None,
     stream: given.StreamName = "S",
     param: given.Param = None,
-    engine: Engine = "spark",
-    master: Master = "local[*]",
-    as_json: JsonSummary = False,
+    engine: options.Engine = "spark",
+    master: options.Master = "local[*]",
+    as_json: options.JsonSummary = False,
 ) -> None:
     """Fit a model to files once, with a proven error, to query it many times.
 
@@ -70,9 +70,16 @@ def fit(
         warnings.simplefilter("ignore", SetAsideWarning)  # the report includes it
         fitted = session.fit(
             files,
-            **given.roles(key, time, model, keep, points),
-            **given.bounds(error, drift),
-            **given.purpose(for_query, stream, param),
+            key=options.names(key) or None,
+            time=time,
+            model=options.models(model),
+            keep=options.names(keep),
+            points=points,
+            error=options.bounds(error, "--error"),
+            drift=options.bounds(drift, "--drift"),
+            for_query=None if for_query is None else options.query_text(for_query),
+            stream=stream,
+            parameters=options.parameters(param),
             degree=degree,
             max_gap=max_gap,
             nonfinite=nonfinite,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pulse.commands import completing
-from pulse.commands.options import JsonSummary
+from pulse.commands.options import JsonSummary, Overwrite, knobs
 
 
 def generate(
@@ -20,27 +20,23 @@ def generate(
             autocompletion=completing.words(*completing.KINDS),
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
-    rows: Annotated[str, typer.Option("--rows", help="Number of rows: 250k, 10M, 1500.")] = "1M",
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    rows: Annotated[str, typer.Option(help="Number of rows: 250k, 10M, 1500.")] = "1M",
     seed: Annotated[
-        int, typer.Option("--seed", help="Seed of the random numbers; the same seed gives the same rows.")
+        int, typer.Option(help="Seed of the random numbers; the same seed gives the same rows.")
     ] = 0,
     knob: Annotated[
         list[str] | None,
         typer.Option(
-            "--knob",
             help="NAME=VALUE: a setting of the generator, such as symbols=300; may be repeated.",
             autocompletion=completing.knobs,
         ),
     ] = None,
     accents: Annotated[
         Path | None,
-        typer.Option(
-            "--accents",
-            help="File to write the log of accents to, which announces changes of unit (sensors).",
-        ),
+        typer.Option(help="File to write the log of accents to, which announces changes of unit (sensors)."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    overwrite: Overwrite = False,
     as_json: JsonSummary = False,
 ) -> None:
     """Write generated ticks, vessels, moving objects or readings of sensors to a Parquet file.
@@ -53,7 +49,6 @@ def generate(
       pulse generate vessels --rows 100k --knob late=0.02 --out arrived.parquet
       pulse generate sensors --rows 100k --knob fahrenheit=0.05 --out sensors.parquet --accents units.log
     """
-    from pulse.commands.options import knobs
     from pulse.commands.output.progress import Bar
     from pulse.commands.starting import leave_pandas_out
     from pulse.datasets.errors import OutputError

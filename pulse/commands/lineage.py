@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pulse.commands.options import SHOWN
+from pulse.commands import options
 
 
 def lineage(
-    results: Annotated[
-        Path, typer.Argument(help="Result segments with lineage: pulse query … --segments --lineage --out.")
-    ],
+    results: options.WithLineage,
     row: Annotated[
-        int | None,
-        typer.Option("--row", help="Show the causes of this result, counted from 0; default of all."),
+        int | None, typer.Option(help="Show the causes of this result, counted from 0; default of all.")
     ] = None,
     segment: Annotated[
-        int | None,
-        typer.Option(
-            "--segment", help="Show the results that the input segment with this id contributed to."
-        ),
+        int | None, typer.Option(help="Show the results that the input segment with this id contributed to.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Number of rows to show.")] = SHOWN,
+    limit: Annotated[int, typer.Option(min=1, help="Number of rows to show.")] = options.SHOWN,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines, all of them.")] = False,
 ) -> None:
     """Show the input segments that caused a result, or the results that an input segment caused.
@@ -39,18 +32,17 @@ def lineage(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from pulse.commands.options import OptionError
     from pulse.commands.output.table import lines
     from pulse.commands.starting import leave_pandas_out
     from pulse.validation.lineage_queries import causes, effects
 
     leave_pandas_out()
     if row is not None and segment is not None:
-        raise OptionError("--row shows causes, --segment effects; give one of them")
+        raise options.OptionError("--row shows causes, --segment effects; give one of them")
     try:
         table = pq.read_table(results)
     except (OSError, pa.ArrowInvalid) as e:
-        raise OptionError(f"{results}: cannot read the results: {e}") from None
+        raise options.OptionError(f"{results}: cannot read the results: {e}") from None
     caused = table.slice(0, 0) if segment is None else table.take(pa.array(effects(table, segment)))
     found = causes(table, row) if segment is None else caused.drop(["lineage"])
     if as_json:

@@ -25,18 +25,13 @@ Query = Annotated[str, typer.Argument(help="Text of the query, or @FILE.", show_
 Streams = Annotated[
     list[str],
     typer.Option(
-        "--stream",
-        help="NAME=DIR: a stream of the query and its stored model.",
-        autocompletion=completing.streams,
+        help="NAME=DIR: a stream of the query and its stored model.", autocompletion=completing.streams
     ),
 ]
-Parameters = Annotated[
-    list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter of the query, :name.")
-]
+Parameters = Annotated[list[str] | None, typer.Option(help="NAME=VALUE: a parameter of the query, :name.")]
 Policy = Annotated[
     list[str] | None,
     typer.Option(
-        "--policy",
         help="Policy at accents: evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one stream.",
         autocompletion=completing.words("evolve", "exception", "ignore"),
     ),
@@ -48,35 +43,33 @@ Accumulate = Annotated[
     ),
 ]
 AsOf = Annotated[
-    str | None,
-    typer.Option("--as-of", help="Read the models as they were known at a time: '2018-01-03 10:00'."),
+    str | None, typer.Option(help="Read the models as they were known at a time: '2018-01-03 10:00'.")
 ]
-Version = Annotated[int | None, typer.Option("--version", min=1, help="Read this version of the model.")]
+Version = Annotated[int | None, typer.Option(min=1, help="Read this version of the model.")]
 Accents = Annotated[
     list[str] | None,
     typer.Option(
-        "--accents",
-        help="NAME=FILE: a log of accents, for a model fitted without one; FILE alone for one stream.",
+        help="NAME=FILE: a log of accents, for a model fitted without one; FILE alone for one stream."
     ),
 ]
 Possible = Annotated[bool, typer.Option("--possible", help="Add possible ranges: WITH POSSIBLE.")]
 Stored = Annotated[Path, typer.Argument(help="Folder of a stored model.")]
+WithLineage = Annotated[
+    Path, typer.Argument(help="Result segments with lineage: pulse query … --segments --lineage --out.")
+]
 Engine = Annotated[
     str,
     typer.Option(
-        "--engine",
         envvar="PULSE_ENGINE",
         help="Engine to run on: spark, or local (this process).",
         autocompletion=completing.words(*completing.ENGINES),
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Number of rows to show without --out.")]
+Limit = Annotated[int, typer.Option(min=1, help="Number of rows to show without --out.")]
 Master = Annotated[
-    str,
-    typer.Option(
-        "--master", envvar="PULSE_MASTER", help="Spark master, such as local[4] or spark://host:7077."
-    ),
+    str, typer.Option(envvar="PULSE_MASTER", help="Spark master, such as local[4] or spark://host:7077.")
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 JsonSummary = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

@@ -8,22 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulse.commands import completing
-from pulse.commands.options import (
-    SHOWN,
-    Accents,
-    Accumulate,
-    AsOf,
-    Engine,
-    Limit,
-    Master,
-    Parameters,
-    Policy,
-    Possible,
-    Query,
-    Streams,
-    Version,
-)
+from pulse.commands import completing, options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,8 +20,7 @@ if TYPE_CHECKING:
 Out = Annotated[
     str | None,
     typer.Option(
-        "--out",
-        help="Write to a .parquet or .csv file, or to a folder (ending in /); without it, rows are shown.",
+        help="Write to a .parquet or .csv file, or to a folder (ending in /); without it, rows are shown."
     ),
 ]
 Segments = Annotated[
@@ -48,49 +32,43 @@ Lineage = Annotated[
 RevisedFrom = Annotated[
     list[str] | None,
     typer.Option(
-        "--revised-from",
-        help="Return only the changes of the results since this version (or STREAM=VERSION, or a time).",
+        help="Return only the changes of the results since this version (or STREAM=VERSION, or a time)."
     ),
 ]
 Mode = Annotated[
     str | None,
     typer.Option(
-        "--mode",
         help="With --revised-from --segments: revise upstream, downstream or adaptive, and print statistics.",
         autocompletion=completing.words("upstream", "downstream", "adaptive"),
     ),
 ]
 Results = Annotated[
     str | None,
-    typer.Option(
-        "--results",
-        help="With --revised-from: patch the old results in this file (written with --segments).",
-    ),
+    typer.Option(help="With --revised-from: patch the old results in this file (written with --segments)."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print rows as JSON lines; with --out, the summary.")]
 
 
 def query(
-    query: Query,
-    stream: Streams,
-    param: Parameters = None,
+    query: options.Query,
+    stream: options.Streams,
+    param: options.Parameters = None,
     out: Out = None,
     segments: Segments = False,
-    possible: Possible = False,
+    possible: options.Possible = False,
     lineage: Lineage = False,
-    as_of: AsOf = None,
-    version: Version = None,
-    accents: Accents = None,
-    policy: Policy = None,
-    accumulate: Accumulate = True,
+    as_of: options.AsOf = None,
+    version: options.Version = None,
+    accents: options.Accents = None,
+    policy: options.Policy = None,
+    accumulate: options.Accumulate = True,
     revised_from: RevisedFrom = None,
     mode: Mode = None,
     results: Results = None,
-    limit: Limit = SHOWN,
-    overwrite: Overwrite = False,
-    engine: Engine = "spark",
-    master: Master = "local[*]",
+    limit: options.Limit = options.SHOWN,
+    overwrite: options.Overwrite = False,
+    engine: options.Engine = "spark",
+    master: options.Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Answer a query on stored models; every answer carries the error it can have.
@@ -105,7 +83,6 @@ def query(
       pulse query --stream S=raw @macd.sql --accents S=splits.log
       pulse query --stream S=prices @macd.sql --revised-from 3 --out revisions.parquet
     """
-    from pulse.commands import options
     from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
 
@@ -147,14 +124,15 @@ def _answer(
     lineage: bool,
 ) -> Answer | RevisedAnswer:
     """Return the answer, or with ``since`` its changes."""
-    from pulse.commands.options import OptionError
 
     if since is None:
         if any(one is not None for one in revised.values()):
-            raise OptionError("--mode and --results go with --revised-from: name the version to compare with")
+            raise options.OptionError(
+                "--mode and --results go with --revised-from: name the version to compare with"
+            )
         return session.sql(text, lineage=lineage, **options_given)
     if lineage:
-        raise OptionError("--lineage does not go with --revised-from: use it with --version")
+        raise options.OptionError("--lineage does not go with --revised-from: use it with --version")
     return session.revised(text, since, **revised, **options_given)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pulse.commands.options import OptionError, names
+from pulse.commands.options import OptionError, names, pairs
 
 if TYPE_CHECKING:
     from pulse.datasets.format import Format
@@ -77,13 +77,8 @@ def _whole(text: str, option: str) -> int:
 
 
 def _types(text: str, option: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in names([text]):
-        name, colon, type_ = one.rpartition(":")
-        if not colon or not name.strip() or not type_.strip():
-            raise OptionError(f"--read {option}: expected COLUMN:TYPE with commas between, such as id:string")
-        found[name.strip()] = type_.strip()
-    return found
+    expected = "COLUMN:TYPE with commas between, such as id:string"
+    return pairs(names([text]), "--read", expected, sign=":", repeatable=True, written=option)
 
 
 _AS: dict[str, Callable[[str, str], Any]] = {

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulse.commands import completing
+from pulse.commands import completing, options
 from pulse.commands.group import INTERRUPTED
-from pulse.commands.options import Engine, JsonSummary, Master, Stored
 
 if TYPE_CHECKING:
     from pulse.runtime.revise.driver import Outcome
@@ -20,29 +19,25 @@ if TYPE_CHECKING:
 
 
 def revise(
-    model: Stored,
+    model: options.Stored,
     revisions: Annotated[
         list[str] | None,
-        typer.Option("--revisions", help="Files of revisions to apply: Parquet, CSV, JSON lines, TAQ, AIS."),
+        typer.Option(help="Files of revisions to apply: Parquet, CSV, JSON lines, TAQ, AIS."),
     ] = None,
     reader: Annotated[
         str | None,
         typer.Option(
-            "--reader",
             help="Kind of revisions: changelog, debezium, taq, ais or late; default detected from the columns.",
             autocompletion=completing.words("changelog", "debezium", "taq", "ais", "late"),
         ),
     ] = None,
     known: Annotated[
         str | None,
-        typer.Option(
-            "--known", help="Column with the time since when a revision is known; default 'known', t_recv."
-        ),
+        typer.Option(help="Column with the time since when a revision is known; default 'known', t_recv."),
     ] = None,
     time_unit: Annotated[
         str | None,
         typer.Option(
-            "--time-unit",
             help="Unit of times that are numbers since 1970: s, ms, us or ns.",
             autocompletion=completing.words("s", "ms", "us", "ns"),
         ),
@@ -59,13 +54,13 @@ def revise(
             "--merge", help="Merge all corrections into the model's files, so that any tool can read them."
         ),
     ] = False,
-    accents: Annotated[str | None, typer.Option("--accents", hidden=True)] = None,
+    accents: Annotated[str | None, typer.Option(hidden=True)] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count the changes, write nothing.")
     ] = False,
-    engine: Engine = "spark",
-    master: Master = "local[*]",
-    as_json: JsonSummary = False,
+    engine: options.Engine = "spark",
+    master: options.Master = "local[*]",
+    as_json: options.JsonSummary = False,
 ) -> None:
     """Correct a stored model in place by revisions of its tuples; the change is atomic.
 
@@ -83,7 +78,6 @@ def revise(
       pulse revise prices --revisions events.jsonl --reader debezium --time-unit us --json
       pulse revise prices --merge
     """
-    from pulse.commands import options
     from pulse.commands.starting import session as started
     from pulse.store.accent_log import refuse_accents
 
@@ -98,14 +92,8 @@ def revise(
     try:
         if revisions:
             given = options.names(revisions)
-            given_options = {
-                "keep": keep,
-                "known": known,
-                "reader": reader,
-                "time_unit": time_unit,
-                "dry": dry_run,
-            }
-            _revise(model, given, given_options, started(master, engine), merge=merge, as_json=as_json)
+            how = {"keep": keep, "known": known, "reader": reader, "time_unit": time_unit, "dry": dry_run}
+            _revise(model, given, how, started(master, engine), merge=merge, as_json=as_json)
         else:
             _merge(model, as_json=as_json)
     except KeyboardInterrupt:
@@ -200,13 +188,7 @@ def lines(outcome: Outcome) -> list[str]:
     if counts["repeated"]:
         rows.append(("repeated", counts["repeated"], "equal tuples recorded already"))
     if counts["missed"]:
-        rows.append(
-            (
-                "missed",
-                counts["missed"],
-                "segments may not keep the requested bound; see their err",
-            )
-        )
+        rows.append(("missed", counts["missed"], "segments may not keep the requested bound; see their err"))
     rows += [("", n, why) for why, n in sorted(outcome.reasons.items())]
     width = max(len(f"{n:,}") for _, n, _ in rows)
     texts = [f"{name:9}  {n:>{width},}  {text}".rstrip() for name, n, text in rows]

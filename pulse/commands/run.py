@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from pulse.commands.options import Master
 from pulse.commands.output.progress import redraws
 
 if TYPE_CHECKING:
+    from pulse.runtime.jobs.spec import Engine
     from pulse.runtime.jobs.toml import Job
     from pulse.runtime.predict.status import Status
 
@@ -35,7 +36,6 @@ def run(
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine",
             envvar="PULSE_ENGINE",
             help="Engine to run on: spark, or local (this process); default that of the job.",
         ),
@@ -73,7 +73,7 @@ def run(
     if engine is not None:
         if engine not in ENGINES:
             raise options.OptionError(f"--engine {engine}: expected one of {', '.join(ENGINES)}")
-        chosen = replace(chosen, engine=engine)
+        chosen = replace(chosen, engine=cast("Engine", engine))
     # If results are printed to stdout, figures go to stderr.
     reporter = RunReporter(
         as_json, chosen, err=chosen.sink.kind in ("console", "alert") and chosen.sink.path is None

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pulse.commands.options import JsonSummary, OptionError
+from pulse.commands.options import JsonSummary, OptionError, Overwrite
 
 
 def ship(
@@ -16,7 +16,7 @@ def ship(
     kernels: Annotated[
         bool, typer.Option("--kernels/--no-kernels", help="Include compiled kernels, or not.")
     ] = True,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    overwrite: Overwrite = False,
     as_json: JsonSummary = False,
 ) -> None:
     """Write an archive for workers that have a Python of this version and nothing else.

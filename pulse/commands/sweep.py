@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulse.commands import completing
-from pulse.commands.options import SHOWN, Engine, Master, Possible, Query, Streams
+from pulse.commands import completing, options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,54 +18,47 @@ if TYPE_CHECKING:
 Param = Annotated[
     list[str],
     typer.Option(
-        "--param",
-        help="NAME=VALUES of a parameter: 5,10,20 or FROM:TO:STEP with both ends; all combinations are run.",
+        help="NAME=VALUES of a parameter: 5,10,20 or FROM:TO:STEP with both ends; all combinations are run."
     ),
 ]
 Out = Annotated[
     str | None,
-    typer.Option(
-        "--out", help="Write the rows of all variants to a .parquet or .csv file, parameters as columns."
-    ),
+    typer.Option(help="Write the rows of all variants to a .parquet or .csv file, parameters as columns."),
 ]
 Segments = Annotated[bool, typer.Option("--segments", help="Write segments instead of tuples to --out.")]
 SummaryFile = Annotated[
     str | None,
-    typer.Option(
-        "--summary", help="Write the summary to a .parquet or .csv file; Parquet also stores the query."
-    ),
+    typer.Option(help="Write the summary to a .parquet or .csv file; Parquet also stores the query."),
 ]
 HeatMap = Annotated[
-    Path | None,
-    typer.Option("--heatmap", help="Draw the summary over two parameters to a picture (.png, .svg)."),
+    Path | None, typer.Option(help="Draw the summary over two parameters to a picture (.png, .svg).")
 ]
 Value = Annotated[
     str,
     typer.Option(
-        "--value",
         help="Column of the summary that --heatmap shows.",
         autocompletion=completing.words(*completing.FIGURES),
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Number of variants to show.")]
+Limit = Annotated[int, typer.Option(min=1, help="Number of variants to show.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON lines, all of it.")]
 
 
 def sweep(
-    query: Query,
-    stream: Streams,
+    query: options.Query,
+    stream: options.Streams,
     param: Param,
     out: Out = None,
     segments: Segments = False,
     summary: SummaryFile = None,
     heatmap: HeatMap = None,
     value: Value = "seconds",
-    possible: Possible = False,
-    limit: Limit = SHOWN,
+    possible: options.Possible = False,
+    limit: Limit = options.SHOWN,
     overwrite: Overwrite = False,
-    engine: Engine = "spark",
-    master: Master = "local[*]",
+    engine: options.Engine = "spark",
+    master: options.Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Answer a query for all combinations of its parameters, in one pass over the model.
@@ -80,7 +72,6 @@ def sweep(
       pulse sweep --stream S=prices @macd.sql --param short=5,10,20 --param long=30:300:30 --out out.parquet
       pulse sweep --stream S=prices @macd.sql --param short=2:20:2 --param long=30:300:30 --heatmap macd.png
     """
-    from pulse.commands import options
     from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
     from pulse.runtime.io.table_writer import write_batches

@@ -57,15 +57,11 @@ def ask(stage: Stage, data: Data) -> None:
         loose = session.sql(
             RISING, streams={"S": stage.folder / "prices-loose"}, possible=True, **parameters
         ).to_arrow()
-        parts = [("integrals within 0.005 %", rising), ("integrals within 0.05 %", loose)]
-        some = pa.concat_tables(
-            [
-                (near := window(table, _SYMBOL, data.of_ticks.first, _SHOWN)).append_column(
-                    "model", pa.repeat(pa.scalar(f"{_SYMBOL}, {what}"), near.num_rows)
-                )
-                for what, table in parts
-            ]
-        )
+        parts = {
+            f"{_SYMBOL}, integrals within 0.005 %": rising,
+            f"{_SYMBOL}, integrals within 0.05 %": loose,
+        }
+        some = side_by_side(parts, "model", _SYMBOL, data.of_ticks.first, _SHOWN)
         scene.picture(
             "macd",
             lambda width: plot_answer(
@@ -100,6 +96,15 @@ def window(table: pa.Table, symbol: str, start: int, seconds: float) -> pa.Table
     at = table.column("t").cast(pa.timestamp("us")).cast(pa.int64())
     held = pc.and_(pc.equal(table.column("symbol"), symbol), pc.less(at, start + int(seconds * 1e6)))
     return table.filter(pc.and_(held, pc.greater_equal(at, start)))
+
+
+def side_by_side(tables: dict[str, pa.Table], name: str, symbol: str, start: int, seconds: float) -> pa.Table:
+    """Return the same window of several answers, with a column of this name to distinguish them."""
+    near = {label: window(table, symbol, start, seconds) for label, table in tables.items()}
+    return pa.concat_tables(
+        table.append_column(name, pa.repeat(pa.scalar(label), table.num_rows))
+        for label, table in near.items()
+    )
 
 
 def _ordered(table: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pulse.core.time import format_instant
 from pulse.demo.data import Data
 from pulse.demo.following import clock
-from pulse.demo.macd import window
+from pulse.demo.macd import side_by_side
 from pulse.demo.models import PRICE
 from pulse.demo.queries import LONG, MACD, SHORT
 from pulse.demo.stage import Stage
@@ -46,17 +46,17 @@ def show(stage: Stage, data: Data) -> None:
             scene.wrote(folder)
             answers[name] = stage.session.sql(MACD, streams={"S": folder}, short=SHORT, long=LONG).to_arrow()
         truth = answers["unsplit"]
-        rows = []
-        for what, name in ((ANNOUNCED, "split-announced"), (NOT, "split-unannounced")):
-            wrong, largest = outside(answers[name], truth, at)
-            rows.append([what, answers[name].num_rows, wrong, round(largest, 3)])
+        rows, contrast = [], {ANNOUNCED: answers["split-announced"], NOT: answers["split-unannounced"]}
+        for what, answer in contrast.items():
+            wrong, largest = outside(answer, truth, at)
+            rows.append([what, answer.num_rows, wrong, round(largest, 3)])
         head = ["MACD where", "answers", "outside their certificate", "largest swing"]
         scene.table(head, rows, grouped=head[1:3])
         scene.echo(
             "With the accent every answer is that of the stock as if it had not split, in the new units of its price; "
             "without it the fall looks like a crash until the long window has passed."
         )
-        shown = contrast(answers, at)
+        shown = side_by_side(contrast, "MACD where", _SYMBOL, int(at - _AROUND * 1e6), 2 * _AROUND)
         scene.picture(
             "split",
             lambda width: plot_answer(
@@ -86,12 +86,3 @@ def outside(answers: pa.Table, truth: pa.Table, at: int) -> tuple[int, float]:
     expected, more = (true[name].to_numpy()[theirs] * scale for name in ("diff", "diff_err"))
     wrong = np.abs(value - expected) > err + more + _ROUNDING
     return int(np.count_nonzero(wrong)), float(np.abs(found["diff"].to_numpy()).max())
-
-
-def contrast(answers: dict[str, pa.Table], at: int) -> pa.Table:
-    """Return both answers around the split, with a column to distinguish them."""
-    parts = []
-    for what, name in ((ANNOUNCED, "split-announced"), (NOT, "split-unannounced")):
-        near = window(answers[name], _SYMBOL, int(at - _AROUND * 1e6), 2 * _AROUND)
-        parts.append(near.append_column("MACD where", pa.repeat(pa.scalar(what), near.num_rows)))
-    return pa.concat_tables(parts)

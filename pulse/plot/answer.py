@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.segment.coefficients import to_padded
+from pulse.core.time import to_microseconds
 from pulse.plot.curves import Curve, DrawnPieces, curve
 from pulse.plot.drawing import curve_marks, draw_curve
 from pulse.plot.errors import PlotError
@@ -102,7 +103,7 @@ def draw_answer(
 
 
 def _pieces(rows: pa.Table, name: str) -> DrawnPieces:
-    ref = rows.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    ref = to_microseconds(rows.column("ref"))
     c = to_padded(rows.column(name).combine_chunks()) if rows.num_rows else np.zeros((0, 1))
     lo, hi, err = (rows.column(one).to_numpy() for one in ("lo", "hi", f"{name}_err"))
     return DrawnPieces(ref, lo, hi, c, err)
@@ -112,7 +113,7 @@ def _sampled(
     rows: pa.Table, name: str, time: str, rate: int | None, certainty: Any
 ) -> tuple[Curve, Any, Any, Any]:
     """Convert tuples to a curve that is broken at gaps, and to the range that each covers."""
-    at = rows.column(time).cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    at = to_microseconds(rows.column(time))
     order = np.argsort(at, kind="stable")
     at, certainty = at[order], certainty[order]
     value, err = (rows.column(one).cast(pa.float64()).to_numpy()[order] for one in (name, f"{name}_err"))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pulse.plot.curves import Curve
-from pulse.plot.style import BLUE, GREY
+from pulse.plot.style import BLUE, GREY, line_mark, patch_mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,29 +23,18 @@ def draw_curve(
         at, before, after = curve.jumps
         if len(at):
             axes.vlines(at, before, after, color=colour, linewidth=0.7, linestyle=":")
-    draw_holes(axes, curve.holes)
+    for begin, end in curve.holes:
+        axes.axvspan(begin, end, facecolor="none", edgecolor=GREY, alpha=0.35, hatch="xx", linewidth=0)
     at, value, err = curve.points
     if len(at):
         axes.errorbar(at, value, yerr=err, fmt="o", markersize=2.5, color=colour, elinewidth=0.8)
-
-
-def draw_holes(axes: Axes, holes: Iterable[tuple[Any, Any]]) -> None:
-    """Hatch holes of the model from top to bottom."""
-    for begin, end in holes:
-        axes.axvspan(begin, end, facecolor="none", edgecolor=GREY, alpha=0.35, hatch="xx", linewidth=0)
 
 
 def curve_marks(
     curve: Curve, *, label: str = "model", tube: str = "within its bound", colour: str = BLUE
 ) -> list[Any]:
     """Return the legend entries of a curve."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    marks: list[Any] = [
-        Line2D([], [], color=colour, linewidth=1.5, label=label),
-        Patch(facecolor=colour, alpha=0.22, label=tube),
-    ]
+    marks = [line_mark(label, colour, linewidth=1.5), patch_mark(tube, facecolor=colour, alpha=0.22)]
     if curve.holes:
-        marks.append(Patch(facecolor="none", edgecolor=GREY, hatch="xx", label="no model"))
+        marks.append(patch_mark("no model", facecolor="none", edgecolor=GREY, hatch="xx"))
     return marks

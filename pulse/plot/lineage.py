@@ -15,7 +15,7 @@ from pulse.plot.curves import curve
 from pulse.plot.drawing import draw_curve
 from pulse.plot.errors import PlotError
 from pulse.plot.model import pieces_of
-from pulse.plot.style import BLUE, INK, RED, WIDE, legend, over_time, panels, shade_patch, titled
+from pulse.plot.style import BLUE, INK, RED, WIDE, legend, line_mark, over_time, panels, shade_patch, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,11 +101,11 @@ def _drawn_inputs(
 def _input(axes: Axes, label: str, batch: SegmentBatch, ids: Any) -> None:
     attribute = batch.schema.modelled_names[0]
     causing = np.isin(batch.column("segment_id").to_numpy(zero_copy_only=False), ids)
-    draw_curve(axes, curve(pieces_of(batch.filter(~causing), attribute))._replace(holes=[]), colour=BLUE)
-    draw_curve(
-        axes, curve(pieces_of(batch.filter(causing), attribute))._replace(holes=[]), colour=RED, width=2.0
-    )
-    titled(axes, f"{label}: {_causes(int(causing.sum()))}", y=attribute)
+    for chosen, colour, width in ((~causing, BLUE, 1.3), (causing, RED, 2.0)):
+        made = curve(pieces_of(batch.filter(chosen), attribute))._replace(holes=[])
+        draw_curve(axes, made, colour=colour, width=width)
+    count = int(causing.sum())
+    titled(axes, f"{label}: {'1 cause' if count == 1 else f'{count:,} causes'}", y=attribute)
     begin = batch.ref + batch.lo * 1e6
     end = batch.ref + batch.hi * 1e6
     near = (end >= begin[causing].min()) & (begin <= end[causing].max())
@@ -140,13 +140,7 @@ def _bars(axes: Axes, causes: pa.Table) -> None:
 
 
 def _marks(curves: bool) -> list[Any]:
-    from matplotlib.lines import Line2D
-
-    marks = [Line2D([], [], color=RED, linewidth=2.5, label="segments that caused it")]
+    causes = line_mark("segments that caused it", RED, linewidth=2.5)
     if curves:
-        marks.append(Line2D([], [], color=BLUE, linewidth=1.5, label="others of the same key"))
-    return marks if curves else [Line2D([], [], color=INK, linewidth=1.2, label="result"), *marks]
-
-
-def _causes(count: int) -> str:
-    return "1 cause" if count == 1 else f"{count:,} causes"
+        return [causes, line_mark("others of the same key", BLUE, linewidth=1.5)]
+    return [line_mark("result", INK, linewidth=1.2), causes]

@@ -16,7 +16,7 @@ from pulse.core.time import to_microseconds
 from pulse.plot.curves import Curve, DrawnPieces, curve, thin
 from pulse.plot.drawing import curve_marks, draw_curve
 from pulse.plot.errors import PlotError
-from pulse.plot.style import COLUMNS, RED, WIDE, legend, over_time, panels, titled
+from pulse.plot.style import COLUMNS, RED, WIDE, legend, line_mark, over_time, panels, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,9 @@ def plot_model(
         draw_curve(one, made)
         titled(one, label, y=name)
         over_time(one)
-        mine = [*curve_marks(made), *([] if tuples is None else [_tuple_mark()])]
+        mine = curve_marks(made)
+        if tuples is not None:
+            mine.append(line_mark("tuples", RED, marker=".", linewidth=0.7))
         marks = mine if len(mine) > len(marks) else marks
     legend(figure, marks)
     return figure
@@ -126,9 +128,3 @@ def draw_tuples(axes: Axes, rows: pa.Table, name: str, truth: str, time: str, mo
     size = 3.0 if len(at) <= _DOTS else 1.0
     if truth == "samples" or len(at) <= _DOTS:
         axes.plot(at, values, ".", color=RED, markersize=size, alpha=0.8)
-
-
-def _tuple_mark() -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=RED, marker=".", linewidth=0.7, label="tuples")

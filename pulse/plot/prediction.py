@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pulse.plot.style import BLUE, GREEN, INK, ORANGE, RED, WIDE, legend, over_time, panels, titled
+from pulse.plot import style
+from pulse.plot.style import BLUE, GREEN, INK, ORANGE, RED, WIDE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +44,7 @@ def plot_prediction(
     came : when the condition actually held; default not drawn
     width : width in inches
     """
-    figure, (above, below) = panels(2, width, height=2.0, ratios=(1.3, 1.0))
+    figure, (above, below) = style.panels(2, width, height=2.0, ratios=(1.3, 1.0))
     above.plot(_instants(at), values, color=BLUE, linewidth=1.3)
     above.axhline(threshold, color=RED, linewidth=1.0, linestyle="--")
     if foretold:
@@ -52,7 +53,7 @@ def plot_prediction(
         begin, end = _instants(came)
         for axes in (above, below):
             axes.axvspan(begin, end, color=GREEN, alpha=0.3, linewidth=0)
-    titled(above, y=what)
+    style.titled(above, y=what)
     for place, one in enumerate(foretold):
         now, begin, end = _instants(one)
         below.plot([now, begin], [place, place], color=INK, linewidth=0.8, linestyle=":")
@@ -60,26 +61,20 @@ def plot_prediction(
         below.plot([begin, end], [place, place], color=ORANGE, linewidth=5, solid_capstyle="butt")
     below.set_yticks([])
     below.invert_yaxis()
-    titled(below, "predictions, the first on top")
+    style.titled(below, "predictions, the first on top")
     ends = _instants([min(at), max(at)])
     for axes in (above, below):
         axes.set_xlim(*ends)
-        over_time(axes)
-    legend(figure, _marks())
+        style.over_time(axes)
+    marks = [
+        style.line_mark("actual", BLUE),
+        style.line_mark("limit", RED, linestyle="--"),
+        style.line_mark("predicted", ORANGE, marker="o", linewidth=4),
+        style.patch_mark("held", facecolor=GREEN, alpha=0.3),
+    ]
+    style.legend(figure, marks)
     return figure
 
 
 def _instants(microseconds: Any) -> Any:
     return np.asarray(microseconds, np.int64).astype("datetime64[us]")
-
-
-def _marks() -> list[Any]:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    return [
-        Line2D([], [], color=BLUE, label="actual"),
-        Line2D([], [], color=RED, linestyle="--", label="limit"),
-        Line2D([], [], color=ORANGE, marker="o", linewidth=4, label="predicted"),
-        Patch(facecolor=GREEN, alpha=0.3, label="held"),
-    ]

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.time import to_microseconds
+from pulse.plot import style
 from pulse.plot.curves import thin
-from pulse.plot.style import BLUE, COLUMNS, GREY, ORANGE, RED, WIDE, legend, over_time, panels, titled
+from pulse.plot.style import BLUE, COLUMNS, GREY, ORANGE, RED, WIDE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,27 +22,25 @@ def plot_revised(
     before: pa.Table, after: pa.Table, *, attribute: str, time: str = "t", width: float = WIDE
 ) -> Figure:
     """Plot tuples of one key before (red, dashed) and after (blue) a revision; where they differ, the ground is orange."""
-    figure, (axes,) = panels(1, width, height=2.8)
+    figure, (axes,) = style.panels(1, width, height=2.8)
     old, new = (_series(table, attribute, time) for table in (before, after))
     for (at, values), colour, line in ((old, RED, "--"), (new, BLUE, "-")):
         kept = thin(at.astype(float), values, COLUMNS)
-        axes.plot(
-            at[kept].astype("datetime64[us]"), values[kept], color=colour, linewidth=1.3, linestyle=line
-        )
-    begin, end = changed(old, new)
+        shown = at[kept].astype("datetime64[us]")
+        axes.plot(shown, values[kept], color=colour, linewidth=1.3, linestyle=line)
+    begin, end = (one.astype("datetime64[us]") for one in changed(old, new))
     for a, b in zip(begin, end, strict=True):
-        axes.axvspan(
-            a.astype("datetime64[us]"), b.astype("datetime64[us]"), color=ORANGE, alpha=0.25, linewidth=0
-        )
+        axes.axvspan(a, b, color=ORANGE, alpha=0.25, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.8)
-    titled(axes, y=attribute)
-    over_time(axes)
-    legend(figure, _marks())
+    style.titled(axes, y=attribute)
+    style.over_time(axes)
+    lines = [style.line_mark("before", RED, linestyle="--"), style.line_mark("after", BLUE)]
+    style.legend(figure, [*lines, style.patch_mark("changed", facecolor=ORANGE, alpha=0.25)])
     return figure
 
 
 def _series(table: pa.Table, attribute: str, time: str) -> tuple[Any, Any]:
-    at = table.column(time).cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    at = to_microseconds(table.column(time))
     order = np.argsort(at, kind="stable")
     return at[order], table.column(attribute).to_numpy()[order]
 
@@ -59,14 +59,3 @@ def changed(old: tuple[Any, Any], new: tuple[Any, Any]) -> tuple[Any, Any]:
         differs = (np.isnan(a) != np.isnan(b)) | (np.abs(a - b) > _SAME * size)
     edges = np.flatnonzero(np.diff(np.r_[False, differs, False].astype(np.int8)))
     return at[edges[::2]], at[edges[1::2] - 1]
-
-
-def _marks() -> list[Any]:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    return [
-        Line2D([], [], color=RED, linestyle="--", label="before"),
-        Line2D([], [], color=BLUE, label="after"),
-        Patch(facecolor=ORANGE, alpha=0.25, label="changed"),
-    ]

@@ -59,9 +59,8 @@ def column_shares(begin: Any, end: Any, certainty: Any, edges: FloatArray) -> Fl
         a, b = ((one[chosen] - edges[0]) / width for one in (begin, end))
         left = np.clip(np.floor(a), 0, columns - 1).astype(np.int64)
         right = np.clip(np.ceil(b) - 1, left, columns - 1).astype(np.int64)
-        change = np.zeros(
-            (2, columns + 1)
-        )  # columns that ranges cover whole, and columns in which they occur
+        # Columns that ranges cover whole, and columns in which they occur.
+        change = np.zeros((2, columns + 1))
         np.add.at(change[0], left, 1.0)
         np.add.at(change[0], right, -1.0)
         np.add.at(change[1], left, 1.0)

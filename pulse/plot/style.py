@@ -142,8 +142,20 @@ def percent(share: float) -> str:
 
 def shade_patch(certainty: str, share: float | None = None) -> Any:
     """Return the legend entry of a certainty, with its share of all answered time if known."""
-    from matplotlib.patches import Patch
-
     colour, alpha, hatch = SHADES[certainty]
     label = certainty if share is None else f"{certainty}, {percent(share)}"
-    return Patch(facecolor=colour, alpha=alpha, hatch=hatch, label=label)
+    return patch_mark(label, facecolor=colour, alpha=alpha, hatch=hatch)
+
+
+def line_mark(label: str, colour: str, **look: Any) -> Any:
+    """Return the legend entry of a line."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, label=label, **look)
+
+
+def patch_mark(label: str, **look: Any) -> Any:
+    """Return the legend entry of an area."""
+    from matplotlib.patches import Patch
+
+    return Patch(label=label, **look)

@@ -18,7 +18,7 @@ from pulse.core.time import to_microseconds
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.plot.bulk import outside_bulk
 from pulse.plot.errors import PlotError
-from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, blank, legend, tidy, titled
+from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, blank, legend, line_mark, tidy, titled
 from pulse.plot.together import Together, pairs_of
 
 if TYPE_CHECKING:
@@ -166,14 +166,12 @@ def _highlight(
     axes: Axes, batch: SegmentBatch, pair: Together, colour: str, across: str, up: str, scale: float
 ) -> Any:
     """Draw two tracks while they were together; return the legend entry with names and times."""
-    from matplotlib.lines import Line2D
-
     start, end = _ends(pair)
     for key in (pair.one, pair.other):
         way = _way(batch, key, start, end, across, up, scale)
         axes.plot(way[:, 0], way[:, 1], color=colour, linewidth=1.8)
     label = f"{pair.one} and {pair.other}, {_clock(start)} to {_clock(end)}"
-    return Line2D([], [], color=colour, linewidth=2.0, label=label)
+    return line_mark(label, colour, linewidth=2.0)
 
 
 def _enlarge(axes: Axes, batch: SegmentBatch, pair: Together, across: str, up: str, scale: float) -> None:

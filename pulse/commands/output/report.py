@@ -90,12 +90,8 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
             part = "" if what == "superseded" else f"; {share(counts[what], counts['tuples'])} of all"
             rows.append(("note", f"{counts[what]:,} tuples {why}{more}{part}"))
     if counts.get("missed"):
-        rows.append(
-            (
-                "note",
-                f"{counts['missed']:,} segments could not keep the requested bound; see the achieved error",
-            )
-        )
+        missed = f"{counts['missed']:,} segments could not keep the requested bound; see the achieved error"
+        rows.append(("note", missed))
     rows += [("note", f"{n:,} rows removed: {why}") for why, n in counts.get("removed", {}).items()]
     rows += [("note", f"{n:,} rows {why}") for why, n in counts.get("remarked", {}).items()]
     rows += _hints(manifest, found)
@@ -127,9 +123,8 @@ def _hints(manifest: Manifest, found: dict[str, Any]) -> list[tuple[str, str]]:
                 f"{name}, which is kept, changes at {100 * count / manifest.tuples:.0f} % of the tuples, and every change ends a "
                 f"segment: model it (--model {name}:step), or leave it out of --keep"
             )
-    larger = (
-        0 < found["bytes_before"] < found["bytes_after"]
-    )  # whole files, too, are more than the modelled columns
+    # Whole files, too, are more than the modelled columns.
+    larger = 0 < found["bytes_before"] < found["bytes_after"]
     if not rows and larger and manifest.modelled >= _MANY and not manifest.schema.points:
         rows.append(
             "the model is larger than its data: allow a larger --error or --drift, give --model a truth that the data follow, "

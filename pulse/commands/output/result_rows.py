@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.polynomial.polynomial import polyval
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.segment.columns import row_ranges
@@ -86,16 +87,9 @@ def _ends(curve: pa.ChunkedArray, lo: FloatArray, hi: FloatArray) -> pa.Array:
         if coefficients is None:
             found.append(None)
             continue
-        ends = [f"{_value(coefficients, at):.6g}" for at in (first, last)]
+        ends = [f"{polyval(at, coefficients):.6g}" for at in (first, last)]
         found.append(ends[0] if len(set(ends)) == 1 and not any(coefficients[2:]) else " .. ".join(ends))
     return pa.array(found, pa.string())
-
-
-def _value(coefficients: list[float], at: float) -> float:
-    value = 0.0
-    for one in reversed(coefficients):
-        value = value * at + one
-    return value
 
 
 def _is_drift(name: str, curves: list[str]) -> bool:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import time as clock
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pulse.commands.options import JsonSummary
-from pulse.commands.plot.options import Attribute, Drawing, Out, Overwrite, Width, read_results, write_picture
+from pulse.commands import options
+from pulse.commands.plot import options as given
 
 _MOST_KEYS = 8  # at most so many keys of a model are read for the causes of one result
 
 
 def plot_lineage(
-    results: Annotated[
-        Path, typer.Argument(help="Result segments with lineage: pulse query … --segments --lineage --out.")
-    ],
-    out: Out,
-    row: Annotated[int, typer.Option("--row", help="Draw the causes of this result, counted from 0.")] = 0,
-    attribute: Attribute = None,
+    results: options.WithLineage,
+    out: given.Out,
+    row: Annotated[int, typer.Option(help="Draw the causes of this result, counted from 0.")] = 0,
+    attribute: given.Attribute = None,
     model: Annotated[
-        list[str] | None,
-        typer.Option("--model", help="NAME=DIR: draw the curves of this model, which holds causes."),
+        list[str] | None, typer.Option(help="NAME=DIR: draw the curves of this model, which holds causes.")
     ] = None,
-    width: Width = 9.0,
-    overwrite: Overwrite = False,
-    as_json: JsonSummary = False,
+    width: given.Width = 9.0,
+    overwrite: options.Overwrite = False,
+    as_json: options.JsonSummary = False,
 ) -> None:
     """Draw a result with the input segments that caused it.
 
@@ -37,7 +33,6 @@ def plot_lineage(
       pulse plot lineage high.parquet --row 0 --out causes.png
       pulse plot lineage high.parquet --row 0 --model S=prices --out causes.html
     """
-    from pulse.commands import options
     from pulse.commands.starting import leave_pandas_out
     from pulse.plot import Table, check_picture, plot_lineage
     from pulse.store.model import Model
@@ -46,7 +41,7 @@ def plot_lineage(
     begin = clock.perf_counter()
     leave_pandas_out()
     check_picture(out, overwrite=overwrite, pages=True)
-    table = read_results(results)
+    table = given.read_results(results)
     behind = causes(table, row)
     inputs = {name: _caused(Model(path), behind) for name, path in options.streams(model).items()}
     modelled = [name for name in table.column_names if f"{name}_err" in table.column_names]
@@ -54,7 +49,7 @@ def plot_lineage(
     count = len(set(behind.column("key").to_pylist()))
     few = f" Curves are drawn of {_MOST_KEYS} of its {count:,} keys." if inputs and count > _MOST_KEYS else ""
     listed = [[one["key"], one["segment_id"], one["ref"], one["lo"], one["hi"]] for one in behind.to_pylist()]
-    drawing = Drawing(
+    drawing = given.Drawing(
         lambda inches: plot_lineage(
             shown, behind, modelled=modelled, attribute=attribute, inputs=inputs, width=inches
         ),
@@ -71,7 +66,7 @@ def plot_lineage(
             "segments": {name: len(batch) for name, batch in inputs.items()},
         },
     )
-    write_picture(drawing, out, width, begin=begin, as_json=as_json)
+    given.write_picture(drawing, out, width, begin=begin, as_json=as_json)
 
 
 def _caused(model: Any, behind: Any) -> Any:

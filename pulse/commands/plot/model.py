@@ -7,23 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulse.commands.options import JsonSummary, Stored
-from pulse.commands.plot.options import (
-    Attribute,
-    Drawing,
-    From,
-    Key,
-    Keys,
-    Out,
-    Overwrite,
-    To,
-    Width,
-    instant_of,
-    key_of,
-    largest_errors,
-    span_of,
-    write_picture,
-)
+from pulse.commands import options
+from pulse.commands.plot import options as given
 
 if TYPE_CHECKING:
     from pulse.plot import Table
@@ -31,19 +16,17 @@ if TYPE_CHECKING:
 
 
 def plot_model(
-    model: Stored,
-    out: Out,
-    key: Key = None,
-    attribute: Attribute = None,
-    start: From = None,
-    end: To = None,
-    tuples: Annotated[
-        str | None, typer.Option("--tuples", help="Draw the tuples in this file with the model.")
-    ] = None,
-    keys: Keys = 3,
-    width: Width = 9.0,
-    overwrite: Overwrite = False,
-    as_json: JsonSummary = False,
+    model: options.Stored,
+    out: given.Out,
+    key: given.Key = None,
+    attribute: given.Attribute = None,
+    start: given.From = None,
+    end: given.To = None,
+    tuples: Annotated[str | None, typer.Option(help="Draw the tuples in this file with the model.")] = None,
+    keys: given.Keys = 3,
+    width: given.Width = 9.0,
+    overwrite: options.Overwrite = False,
+    as_json: options.JsonSummary = False,
 ) -> None:
     """Draw a stored model: its pieces in the tube that the truth never leaves, jumps as jumps and holes as holes.
 
@@ -62,9 +45,9 @@ def plot_model(
     begin = clock.perf_counter()
     leave_pandas_out()
     check_picture(out, overwrite=overwrite, pages=True)
-    first, last = instant_of(start, "--from"), instant_of(end, "--to")
+    first, last = given.instant_of(start, "--from"), given.instant_of(end, "--to")
     opened = Model(model)
-    batch = segments_for(opened, key=key_of(key, opened), start=first, end=last, keys=keys)
+    batch = segments_for(opened, key=given.key_of(key, opened), start=first, end=last, keys=keys)
     names = list(attributes_of(batch, attribute))
     rows = None if tuples is None else tuples_for(batch, tuples, opened.schema, first, last)
     facts: dict[str, Any] = {
@@ -74,10 +57,10 @@ def plot_model(
         "keys": len(set(batch.key_ranks.tolist())),
         "segments": len(batch),
         "tuples": None if rows is None else rows.num_rows,
-        "largest_error": largest_errors(batch, names),
-        **span_of(batch),
+        "largest_error": given.largest_errors(batch, names),
+        **given.span_of(batch),
     }
-    drawing = Drawing(
+    drawing = given.Drawing(
         lambda inches: plot_model(batch, attribute=attribute, tuples=rows, keys=keys, width=inches),
         title=f"Model {model.name}",
         alt=f"The model {model.name} over time inside its tube: {len(batch):,} segments",
@@ -85,7 +68,7 @@ def plot_model(
         blocks=[_table(facts, opened.manifest)],
         facts=facts,
     )
-    write_picture(drawing, out, width, begin=begin, as_json=as_json)
+    given.write_picture(drawing, out, width, begin=begin, as_json=as_json)
 
 
 def _table(facts: dict[str, Any], manifest: Manifest) -> Table:

@@ -16,24 +16,18 @@ if TYPE_CHECKING:
     from pulse.plot import Code, Table
     from pulse.plot.picture import Draw
 
-Out = Annotated[Path, typer.Option("--out", help="Picture to write: .png, .svg, .pdf, or a page, .html.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
+Out = Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf, or a page, .html.")]
 Key = Annotated[
-    str | None,
-    typer.Option("--key", help="Key to draw: VALUE, or NAME=VALUE with commas; default the first keys."),
+    str | None, typer.Option(help="Key to draw: VALUE, or NAME=VALUE with commas; default the first keys.")
 ]
 Attribute = Annotated[
     str | None,
-    typer.Option(
-        "--attribute",
-        help="Attribute to draw; default the first, or all.",
-        autocompletion=completing.attributes,
-    ),
+    typer.Option(help="Attribute to draw; default the first, or all.", autocompletion=completing.attributes),
 ]
-Keys = Annotated[int, typer.Option("--keys", min=1, help="Number of keys to draw without --key.")]
+Keys = Annotated[int, typer.Option(min=1, help="Number of keys to draw without --key.")]
 From = Annotated[str | None, typer.Option("--from", help="First instant to draw: '2024-01-02 09:30'.")]
 To = Annotated[str | None, typer.Option("--to", help="Draw up to this instant, exclusive.")]
-Width = Annotated[float, typer.Option("--width", min=2.0, max=40.0, help="Width in inches.")]
+Width = Annotated[float, typer.Option(min=2.0, max=40.0, help="Width in inches.")]
 
 
 @dataclass(frozen=True)

@@ -7,56 +7,32 @@ from typing import Annotated, Any
 
 import typer
 
-from pulse.commands.options import (
-    Accents,
-    Accumulate,
-    AsOf,
-    Engine,
-    JsonSummary,
-    Master,
-    Parameters,
-    Policy,
-    Possible,
-    Query,
-    Streams,
-    Version,
-)
-from pulse.commands.plot.options import (
-    Attribute,
-    Drawing,
-    Key,
-    Keys,
-    Out,
-    Overwrite,
-    Width,
-    rows_of_key,
-    span,
-    write_picture,
-)
+from pulse.commands import options
+from pulse.commands.plot import options as given
 
 
 def plot_query(
-    query: Query,
-    stream: Streams,
-    out: Out,
-    param: Parameters = None,
-    attribute: Attribute = None,
-    key: Key = None,
-    keys: Keys = 3,
+    query: options.Query,
+    stream: options.Streams,
+    out: given.Out,
+    param: options.Parameters = None,
+    attribute: given.Attribute = None,
+    key: given.Key = None,
+    keys: given.Keys = 3,
     segments: Annotated[
         bool, typer.Option("--segments", help="Draw segments instead of sampled tuples.")
     ] = False,
-    possible: Possible = False,
-    as_of: AsOf = None,
-    version: Version = None,
-    accents: Accents = None,
-    policy: Policy = None,
-    accumulate: Accumulate = True,
-    width: Width = 9.0,
-    overwrite: Overwrite = False,
-    engine: Engine = "spark",
-    master: Master = "local[*]",
-    as_json: JsonSummary = False,
+    possible: options.Possible = False,
+    as_of: options.AsOf = None,
+    version: options.Version = None,
+    accents: options.Accents = None,
+    policy: options.Policy = None,
+    accumulate: options.Accumulate = True,
+    width: given.Width = 9.0,
+    overwrite: options.Overwrite = False,
+    engine: options.Engine = "spark",
+    master: options.Master = "local[*]",
+    as_json: options.JsonSummary = False,
 ) -> None:
     """Draw the answer to a query: values with the error they can have, and certain, likely and possible ranges.
 
@@ -66,7 +42,6 @@ def plot_query(
       pulse plot query --stream S=prices @macd.sql --key AAPL --possible --out macd.html
       pulse plot query --stream S=prices "select symbol, price from S where price > 100" --segments --out high.svg
     """
-    from pulse.commands import options
     from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
     from pulse.plot import check_picture
@@ -89,20 +64,20 @@ def plot_query(
         table = found if hasattr(found, "column_names") else found.toArrow()
     for note in answer.notes:
         typer.echo(f"note: {note}", err=True)
-    table = rows_of_key(table, key, answer.query.plan.columns.key_names)
+    table = given.rows_of_key(table, key, answer.query.plan.columns.key_names)
     drawing = _drawing(answer, table, options.parameters(param), attribute, keys)
-    write_picture(drawing, out, width, begin=begin, as_json=as_json)
+    given.write_picture(drawing, out, width, begin=begin, as_json=as_json)
 
 
 def _drawing(
     answer: Any, table: Any, parameters: dict[str, Any], attribute: str | None, keys: int
-) -> Drawing:
+) -> given.Drawing:
     from pulse.plot import Code, Table, plot_answer
 
     columns, rate = answer.query.plan.columns, answer.query.rate
     certainty = table.column("certainty").to_pylist()
     counts = {name: certainty.count(name) for name in ("certain", "likely", "possible") if name in certainty}
-    return Drawing(
+    return given.Drawing(
         lambda inches: plot_answer(
             table,
             modelled=columns.modelled,
@@ -145,7 +120,7 @@ def _span(table: Any, time: str) -> dict[str, str | None]:
 
     if time in table.column_names:
         at = to_microseconds(table.column(time))
-        return span(at, at)
+        return given.span(at, at)
     ref = to_microseconds(table.column("ref"))
     lo, hi = (table.column(name).to_numpy() for name in ("lo", "hi"))
-    return span(ref + lo * 1e6, ref + hi * 1e6)
+    return given.span(ref + lo * 1e6, ref + hi * 1e6)

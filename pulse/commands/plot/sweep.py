@@ -8,9 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from pulse.commands import completing
-from pulse.commands.options import Engine, JsonSummary, Master, Possible
-from pulse.commands.plot.options import Drawing, Out, Overwrite, Width, read_results, write_picture
+from pulse.commands import completing, options
+from pulse.commands.plot import options as given
 
 _LISTED = 200  # variants listed on a page
 
@@ -33,33 +32,27 @@ QueryOrSummary = Annotated[
 OfStreams = Annotated[
     list[str] | None,
     typer.Option(
-        "--stream",
-        help="NAME=DIR: a stream of the query and its stored model.",
-        autocompletion=completing.streams,
+        help="NAME=DIR: a stream of the query and its stored model.", autocompletion=completing.streams
     ),
 ]
 Param = Annotated[
-    list[str] | None,
-    typer.Option("--param", help="NAME=VALUES of a parameter: 5,10,20 or FROM:TO:STEP with both ends."),
+    list[str] | None, typer.Option(help="NAME=VALUES of a parameter: 5,10,20 or FROM:TO:STEP with both ends.")
 ]
-Value = Annotated[
-    str,
-    typer.Option("--value", help="Column of the summary to show.", autocompletion=completing.figures),
-]
+Value = Annotated[str, typer.Option(help="Column of the summary to show.", autocompletion=completing.figures)]
 
 
 def plot_sweep(
     query: QueryOrSummary,
-    out: Out,
+    out: given.Out,
     stream: OfStreams = None,
     param: Param = None,
     value: Value = "seconds",
-    possible: Possible = False,
-    width: Width = 9.0,
-    overwrite: Overwrite = False,
-    engine: Engine = "spark",
-    master: Master = "local[*]",
-    as_json: JsonSummary = False,
+    possible: options.Possible = False,
+    width: given.Width = 9.0,
+    overwrite: options.Overwrite = False,
+    engine: options.Engine = "spark",
+    master: options.Master = "local[*]",
+    as_json: options.JsonSummary = False,
 ) -> None:
     """Draw a sweep: a heat map over two parameters, a line over one.
 
@@ -69,7 +62,6 @@ def plot_sweep(
       pulse plot sweep --stream S=prices @macd.sql --param short=5,10 --param long=60 --value ranges --out macd.svg
       pulse plot sweep summary.parquet --value diff_mean --out macd.html
     """
-    from pulse.commands import options
     from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
     from pulse.plot import check_picture
@@ -90,7 +82,7 @@ def plot_sweep(
             )
             table = sweep.summary(progress=bar.step)
         swept = Swept(table, list(sweep.grid.names), sweep.query.text, axes)
-    write_picture(_drawing(swept, value), out, width, begin=begin, as_json=as_json)
+    given.write_picture(_drawing(swept, value), out, width, begin=begin, as_json=as_json)
 
 
 def _stored(path: Path) -> Swept:
@@ -98,12 +90,12 @@ def _stored(path: Path) -> Swept:
     from pulse.plot import parameters_of
     from pulse.runtime.sweep.provenance import origin_of
 
-    table = read_results(path)
+    table = given.read_results(path)
     names, origin = parameters_of(table), origin_of(table)
     return Swept(table, names) if origin is None else Swept(table, names, origin.query, origin.parameters)
 
 
-def _drawing(swept: Swept, value: str) -> Drawing:
+def _drawing(swept: Swept, value: str) -> given.Drawing:
     from pulse.plot import Code, Table, plot_sweep
 
     table = swept.table
@@ -111,7 +103,7 @@ def _drawing(swept: Swept, value: str) -> Drawing:
     shown = table.column(value).to_pylist() if value in table.column_names else []
     known = [one for one in shown if one is not None]
     query = [] if swept.query is None else [Code(swept.query)]
-    return Drawing(
+    return given.Drawing(
         lambda inches: plot_sweep(table, swept.names, value=value, width=inches),
         title="Sweep",
         alt=f"{value} for {table.num_rows:,} combinations of {', '.join(swept.names)}",

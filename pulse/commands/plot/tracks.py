@@ -8,22 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulse.commands.options import JsonSummary, Stored
-from pulse.commands.plot.options import (
-    Drawing,
-    From,
-    Key,
-    Out,
-    Overwrite,
-    To,
-    Width,
-    instant_of,
-    key_of,
-    largest_errors,
-    read_results,
-    span_of,
-    write_picture,
-)
+from pulse.commands import options
+from pulse.commands.plot import options as given
 
 if TYPE_CHECKING:
     from pulse.plot import Together
@@ -33,30 +19,24 @@ _PAIR = ["one", "other", "from", "to", "minutes", "certain"]
 
 
 def plot_tracks(
-    model: Stored,
-    out: Out,
-    key: Key = None,
-    start: From = None,
-    end: To = None,
-    x: Annotated[
-        str | None, typer.Option("--x", help="Attribute of the horizontal axis; default x, lon.")
-    ] = None,
-    y: Annotated[
-        str | None, typer.Option("--y", help="Attribute of the vertical axis; default y, lat.")
-    ] = None,
+    model: options.Stored,
+    out: given.Out,
+    key: given.Key = None,
+    start: given.From = None,
+    end: given.To = None,
+    x: Annotated[str | None, typer.Option(help="Attribute of the horizontal axis; default x, lon.")] = None,
+    y: Annotated[str | None, typer.Option(help="Attribute of the vertical axis; default y, lat.")] = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(
-            "--pairs", help="Draw and list the pairs in these results (pulse query … --out), in colour."
-        ),
+        typer.Option(help="Draw and list the pairs in these results (pulse query … --out), in colour."),
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Number of pairs to draw and list.")] = 6,
+    most: Annotated[int, typer.Option(min=1, help="Number of pairs to draw and list.")] = 6,
     whole: Annotated[
         bool, typer.Option("--whole", help="Also draw the few positions that are far away from all others.")
     ] = False,
-    width: Width = 9.0,
-    overwrite: Overwrite = False,
-    as_json: JsonSummary = False,
+    width: given.Width = 9.0,
+    overwrite: options.Overwrite = False,
+    as_json: options.JsonSummary = False,
 ) -> None:
     """Draw the tracks of a model of positions on a map, and the pairs that were together longest.
 
@@ -78,13 +58,13 @@ def plot_tracks(
     leave_pandas_out()
     check_picture(out, overwrite=overwrite, pages=True)
     opened = Model(model)
-    first, last = instant_of(start, "--from"), instant_of(end, "--to")
-    found = [] if pairs is None else together(read_results(pairs))
-    batch = segments_for(opened, key=key_of(key, opened), start=first, end=last)
+    first, last = given.instant_of(start, "--from"), given.instant_of(end, "--to")
+    found = [] if pairs is None else together(given.read_results(pairs))
+    batch = segments_for(opened, key=given.key_of(key, opened), start=first, end=last)
     across, up = positions(batch, x, y)
     outside = NOTHING_OUTSIDE if whole else outside_bulk(batch, across, up)
     listed = [_listed(one) for one in found[:most]]
-    drawing = Drawing(
+    drawing = given.Drawing(
         lambda inches: plot_tracks(batch, x=x, y=y, pairs=found, most=most, whole=whole, width=inches),
         title=f"Tracks of {model.name}",
         alt=f"A map of the tracks of {model.name}: {len(batch):,} segments",
@@ -104,14 +84,14 @@ def plot_tracks(
             "version": opened.manifest.version,
             "keys": len(set(batch.key_ranks.tolist())),
             "segments": len(batch),
-            "largest_error": largest_errors(batch, list(batch.schema.modelled_names)),
-            **span_of(batch),
+            "largest_error": given.largest_errors(batch, list(batch.schema.modelled_names)),
+            **given.span_of(batch),
             "outside": {"segments": outside.segments, "keys": outside.keys},
             "together": None if pairs is None else len(found),
             "pairs": [_pair_facts(one) for one in found[:most]],
         },
     )
-    write_picture(drawing, out, width, begin=begin, as_json=as_json)
+    given.write_picture(drawing, out, width, begin=begin, as_json=as_json)
     if outside.segments and not as_json:
         typer.echo(f"{outside.text}: {_some(outside.keys)}; --whole draws them, too")
     if pairs is not None and not as_json:

@@ -39,7 +39,7 @@ from pulse.core.encoding.values import (
     VALUE,
     WHOLE,
     Made,
-    Text,
+    Plain,
 )
 
 _PLAIN: dict[Any, Codec] = {
@@ -107,7 +107,7 @@ class _Codecs:
             return _PLAIN[hint]
         origin, args = get_origin(hint), get_args(hint)
         if origin is Literal:
-            return Text(args)
+            return Plain(str, args)
         if origin is np.ndarray:
             return NumpyArrays(get_args(args[1])[0])
         if origin is tuple and not (len(args) == 2 and args[1] is Ellipsis):

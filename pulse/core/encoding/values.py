@@ -32,33 +32,21 @@ def of_types(plain: Any, count: int, types: set[type], at: str) -> list[Any]:
     return found
 
 
-class Text(Codec):
-    """A codec of ``str``; only of those in ``among`` if given."""
+class Plain(Codec):
+    """A codec of ``str`` or ``bool``, as JSON has them; only of texts in ``among`` if given."""
 
-    def __init__(self, among: tuple[str, ...] = ()) -> None:
-        self.among = frozenset(among)
-        self.layout = f"one of {'|'.join(among)}" if among else "str"
+    def __init__(self, kind: type[str] | type[bool], among: tuple[str, ...] = ()) -> None:
+        self.kind, self.among = kind, frozenset(among)
+        self.layout = f"one of {'|'.join(among)}" if among else kind.__name__
 
     def write(self, values: Sequence[Any], to: Writer) -> Any:
-        return [str(one) for one in values]
+        return list(map(self.kind, values))
 
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        found = of_types(plain, count, {str}, at)
+        found = of_types(plain, count, {self.kind}, at)
         if self.among and (other := set(found) - self.among):
             raise refused(at, f"one of {', '.join(map(repr, sorted(self.among)))}", other.pop())
         return found
-
-
-class BooleanCodec(Codec):
-    """A codec of ``bool``."""
-
-    layout = "bool"
-
-    def write(self, values: Sequence[Any], to: Writer) -> Any:
-        return [bool(one) for one in values]
-
-    def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        return of_types(plain, count, {bool}, at)
 
 
 class Nothing(Codec):
@@ -183,8 +171,8 @@ def _time(microseconds: int) -> datetime.time:
 INT, FLOAT, TEXT, TRUTH, NOTHING, BYTES = (
     NumberCodec(int),
     NumberCodec(float),
-    Text(),
-    BooleanCodec(),
+    Plain(str),
+    Plain(bool),
     Nothing(),
     Bytes(),
 )

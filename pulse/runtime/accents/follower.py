@@ -32,8 +32,8 @@ from pulse.operators.data.tuple_columns import instants
 from pulse.operators.relational.scan import scans
 from pulse.operators.units.key_ends import Drops
 from pulse.plan.accents.derived import described
+from pulse.runtime.accents.admission import parse_line, parse_row
 from pulse.runtime.accents.output_units import changes_in_output_units
-from pulse.runtime.accents.parsing import parse_line, parse_row
 from pulse.runtime.accents.propagation import AccentPropagation, Ending
 from pulse.runtime.accents.query_units import OutputUnits, QueryAbortedError
 from pulse.runtime.accents.rounding import Shifts

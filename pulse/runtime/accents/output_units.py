@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.arrow_types import one_chunk
 from pulse.core.certainty import certainty_codes
 from pulse.core.columns import Columns
-from pulse.core.segment.coefficients import from_padded, to_padded
+from pulse.core.segment.coefficients import to_padded
 from pulse.kernels.pieces.step_maps import cut_at_steps, restate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import ending_after
@@ -132,21 +131,6 @@ def _units_by_output_columns(units: OutputUnits | None, output: Columns) -> bool
     return all(name in output.names for steps in every for name in steps.columns)
 
 
-def _convert_rows(changes: pa.Table, output: Columns, units: OutputUnits) -> pa.Table:
-    """Convert changelog rows to output units; each part of an old row directly precedes that of the new row."""
-    if not changes.num_rows:
-        return changes
-    if units.presence.absences or units.end is not None:
-        return _convert_cut_rows(changes, output, units)
-    altered = {name: one for name, one in units.alter.steps.items() if name in output.modelled}
-    ref, lo, hi = (one_chunk(changes.column(name)) for name in ("ref", "lo", "hi"))
-    parts = _Parts.of(ref.view(pa.int64()).to_numpy(), lo.to_numpy(), hi.to_numpy())
-    for name, steps in altered.items():
-        columns = {one: one_chunk(changes.column(one)) for one in steps.columns}
-        parts.cut(name, steps.located(columns, changes.num_rows))
-    return _apply_parts(changes, parts)
-
-
 class _Maps(NamedTuple):
     """The affine map of each row: scale and shift as doubles, and bounds of their distance from the exact ones."""
 
@@ -166,7 +150,6 @@ class _Parts:
     def __init__(self, row: IntArray, ref: IntArray, lo: FloatArray, hi: FloatArray) -> None:
         self.row, self.ref, self.lo, self.hi = row, ref, lo, hi
         self.maps: dict[str, _Maps] = {}
-        self.is_cut = False
 
     @classmethod
     def of(cls, ref: IntArray, lo: FloatArray, hi: FloatArray) -> _Parts:
@@ -179,7 +162,6 @@ class _Parts:
         if (found.step < 0).all():
             return
         if len(found.row) > len(self.row):
-            self.is_cut = True
             self.row, self.ref = self.row[found.row], self.ref[found.row]
             self.lo, self.hi = found.lo, found.hi
             self.maps = {one: maps.take(found.row) for one, maps in self.maps.items()}
@@ -193,45 +175,18 @@ class _Parts:
         return self.maps[name] if name in self.maps else _Maps(zeros + 1.0, zeros, zeros, zeros)
 
 
-def _apply_parts(changes: pa.Table, parts: _Parts) -> pa.Table:
-    """Apply the maps of the parts to the rows."""
-    if not parts.maps:
-        return changes
-    order = np.arange(len(parts.row))
-    new: dict[str, pa.Array] = {}
-    if parts.is_cut:
-        order = _paired(parts.row, np.asarray(pc.equal(changes.column("kind"), "+U"))[parts.row])
-        changes = changes.take(pa.array(parts.row[order]))
-        new |= {"lo": pa.array(parts.lo[order]), "hi": pa.array(parts.hi[order])}
-    for name, maps in parts.maps.items():
-        made = restate(
-            to_padded(one_chunk(changes.column(name))),
-            parts.lo[order],
-            parts.hi[order],
-            one_chunk(changes.column(f"{name}_err")).to_numpy(),
-            np.arange(len(order)),
-            maps.take(order),
-        )
-        new[name], new[f"{name}_err"] = from_padded(made.c), pa.array(made.err)
-        new[f"{name}_drift"] = pa.nulls(len(order), pa.float64())
-    columns = [
-        new[one.name].cast(one.type) if one.name in new else changes.column(place)
-        for place, one in enumerate(changes.schema)
-    ]
-    return pa.Table.from_arrays(columns, schema=changes.schema)
-
-
 def _paired(row: IntArray, new: BoolArray) -> IntArray:
     """Order parts so that each part of an old row directly precedes the part of the new row that replaces it."""
     first = np.searchsorted(row, row)
     return np.lexsort((new, np.arange(len(row)) - first, row - new))
 
 
-def _convert_cut_rows(changes: pa.Table, output: Columns, units: OutputUnits) -> pa.Table:
-    """Convert changelog rows that an absent attribute or the query's end cuts short."""
+def _convert_rows(changes: pa.Table, output: Columns, units: OutputUnits) -> pa.Table:
+    """Convert changelog rows to output units; each part of an old row directly precedes that of the new row."""
     n = changes.num_rows
+    if not n:
+        return changes
     batch = changes.combine_chunks().to_batches()[0]
-    kind = batch.column("kind")
     each = Relation(
         columns=output,
         keys=tuple(batch.column(name) for name in output.key_names),
@@ -247,11 +202,15 @@ def _convert_cut_rows(changes: pa.Table, output: Columns, units: OutputUnits) ->
         | {_FROM: pa.array(np.arange(n))},
     )
     found = units.segments(each)
-    row = found.unmodelled[_FROM].to_numpy()
-    kinds = kind.take(pa.array(row))
-    table = pa.Table.from_batches([found.to_segments()]).append_column("kind", kinds)
-    return (
-        table.take(pa.array(_paired(row, np.asarray(pc.equal(kinds, "+U")))))
-        .select(changes.column_names)
-        .cast(changes.schema)
-    )
+    if found is each:
+        return changes
+    row = found.unmodelled[_FROM]
+    table = pa.Table.from_batches([found.to_segments()])
+    if _only_alters(units):  # no hole opens: the other attributes keep their drift
+        for name in {*output.modelled} - units.alter.steps.keys():
+            place = table.column_names.index(f"{name}_drift")
+            table = table.set_column(place, f"{name}_drift", changes.column(f"{name}_drift").take(row))
+    kinds = batch.column("kind").take(row)
+    order = _paired(row.to_numpy(), np.asarray(pc.equal(kinds, "+U")))
+    table = table.append_column("kind", kinds).take(pa.array(order))
+    return table.select(changes.column_names).cast(changes.schema)

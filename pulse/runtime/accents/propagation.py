@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulse.core.time import EARLIEST
-from pulse.operators.node import Node
 from pulse.operators.units.apply_maps import Alter, Presence
-from pulse.plan.accents.derived import described
 from pulse.plan.accents.operators import Operators, OperatorState
-from pulse.plan.accents.routes import route
+from pulse.plan.accents.routes import straight
 from pulse.plan.accents.trace import ended
 from pulse.runtime.accents.query_units import OutputUnits
 from pulse.runtime.accents.unit_history import COMPACT_AT, UnitHistory
-from pulse.stream.accents.accents import Accent, AlterData, Control, Punctuation
+from pulse.stream.accents.accents import Accent, Control, Punctuation
+from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import FALSE, Description, any_of
-from pulse.stream.propagation.state import Mode
 
 if TYPE_CHECKING:
     from pulse.runtime.predict.spec import Predictor
@@ -40,12 +37,6 @@ class Ending(NamedTuple):
     def reached(self, now: int | None) -> bool:
         """Whether event time has reached the end."""
         return self.inside or (now is not None and now >= self.end)
-
-
-@lru_cache(maxsize=64)
-def _routes(plan: Node, mode: Mode) -> dict[Any, Any]:
-    """A cache of routes by kind of alteration, shared by all jobs of a plan in this process."""
-    return {}
 
 
 @dataclass
@@ -68,14 +59,13 @@ class AccentPropagation:
         more = sorted(new, key=lambda pair: pair[1].position)
         if not more:
             return
-        routes = _routes(predictor.continuous.query.plan, predictor.mode) if self.before is None else {}
         self.tail += more
         if self.before is None:
-            routed = [self._take_route(predictor, routes, *one) for one in more]
-            if all(one is not None for one in routed):
-                self.output.add(one for some in routed for one in some or ())
+            plan, policies = predictor.continuous.query.plan, _policies(predictor)
+            routed = straight(plan, more, policies, predictor.mode)
+            if routed is not None:
+                self.output.add(routed)
                 return
-        if self.before is None:
             self.before = self._set_up(predictor)
             self._replay(predictor)
         elif len(self.tail) > len(more) and self.tail[-len(more) - 1][1].position > more[0][1].position:
@@ -124,29 +114,6 @@ class AccentPropagation:
         end, reason = (None, "") if self.ending is None else self.ending[:2]
         return OutputUnits(Alter(units.steps), Presence(units.absent), end, reason)
 
-    # -- by route -------------------------------------------------------------------------------------------
-
-    def _take_route(
-        self, predictor: Predictor, routes: dict[Any, Any], stream: str, control: Control
-    ) -> list[Accent] | None:
-        """Return the answer's accents for a control by its route; None if it has none and must go through the operators."""
-        if isinstance(control, Punctuation):
-            return []
-        options = predictor.accent_options[stream]
-        if not isinstance(control.primitive, AlterData) or options.policy.choice(control) == "exception":
-            return None
-        plan, columns = predictor.continuous.query.plan, control.description.attributes
-        key = stream, control.attribute, control.primitive.alpha, columns
-        if key not in routes:
-            routes[key] = route(plan, *key, predictor.mode)
-        found = routes[key]
-        if found is None:
-            return None
-        return [
-            Accent.of(described(control.description, names), AlterData(out, map), position=control.position)
-            for out, map, names in found
-        ]
-
     # -- through the operators ------------------------------------------------------------------------------
 
     def _operators(self, predictor: Predictor, state: tuple[OperatorState, ...] | None) -> Operators:
@@ -155,6 +122,7 @@ class AccentPropagation:
         # The next description may use an altered attribute, whatever came before.
         return Operators(
             plan,
+            policies=_policies(predictor),
             domains=domains,
             mode=predictor.mode,
             state=state,
@@ -186,17 +154,17 @@ class AccentPropagation:
         controls: Iterable[tuple[str, Control]],
     ) -> tuple[OperatorState, ...]:
         operators = self._operators(predictor, state)
-        out, passed = tuple[Control, ...](), list[Accent]()
+        passed: list[Accent] = []
         for stream, one in controls:
-            options = predictor.accent_options[stream]
-            if isinstance(one, Accent) and options.policy.choice(one) == "exception":
-                message = f"stream {stream}: the policy is to stop at {one} on '{one.attribute}'"
-                reason = ended(one, message)
-            else:
-                out, reason = operators.push(stream, one)
-            if reason:
-                self.ending = Ending(one.position, reason, options.column is not None)
+            out, why = operators.push(stream, one)
+            if why:
+                inside = predictor.accent_options[stream].column is not None
+                self.ending = Ending(one.position, ended(one, why), inside)
                 break
             passed += [one for one in out if isinstance(one, Accent)]
         self.output.add(passed)
         return operators.state
+
+
+def _policies(predictor: Predictor) -> dict[str, Policy]:
+    return {name: one.policy for name, one in predictor.accent_options.items()}

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from pulse.core.time import EARLIEST
 from pulse.stream.accents.accents import Accent, AlterData, DropAttribute, is_alteration
-from pulse.stream.descriptions.description import Description, Domain, rows_with_values
-from pulse.stream.descriptions.value_sets import ValueSet
+from pulse.stream.accents.log import since
+from pulse.stream.descriptions.description import Description, rows_with_values
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.recorded_units import WHOLE_ROW, RecordedUnits, recorded_units
 from pulse.stream.units.unit_map import Units
@@ -102,7 +102,7 @@ class UnitHistory:
             (
                 one.position - 1
                 for one in self.recent
-                if one.position <= horizon and time in _after(horizon, time, one.description).attributes
+                if one.position <= horizon and time in since(one, time, horizon).description.attributes
             ),
             default=horizon,
         )
@@ -114,12 +114,7 @@ class UnitHistory:
         if not past:
             return
         if time not in self.altered:
-            past = [
-                replace(one, description=_after(horizon, time, one.description))
-                if time in one.description.attributes
-                else one
-                for one in past
-            ]
+            past = [since(one, time, horizon) for one in past]
         self.compacted, self.recent = self._folded(past), self.recent[len(past) :]
 
     def forget(self, rows: Description) -> None:
@@ -180,10 +175,3 @@ class _ValueMaps:
             units = units.altered(name, map, rows_with_values(self.columns[name], some))
         self.columns, self.maps = {}, {}
         return units
-
-
-def _after(horizon: int, time: str, rows: Description) -> Description:
-    """Simplify a description for times from the horizon on."""
-    if time not in rows.attributes:
-        return rows
-    return rows.simplified(Domain.of(**{time: ValueSet.between(horizon, None)}))

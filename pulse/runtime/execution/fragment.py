@@ -14,13 +14,13 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
+from pulse.operators.data.updates import clip
 from pulse.operators.node import Node
 from pulse.operators.output.bound_check import BoundCheck, Miss
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.summary import of_samples, of_segments, to_batch
-from pulse.operators.relational.equi_join import renamed
 from pulse.operators.relational.exchange import Exchange
-from pulse.operators.relational.spatial_grid import PairHome, clip
+from pulse.operators.relational.spatial_grid import PairHome
 from pulse.plan.fragments import Fragment
 from pulse.plan.required_fit import advice
 from pulse.runtime.execution.bound_plan import BoundPlan
@@ -70,7 +70,7 @@ def run_on_parcels(
         touched = None
         if arc in twins:
             first = fragment.inputs[twins[arc]]
-            inputs[leaf], touched = renamed(inputs[first], leaf.columns), cells[twins[arc]]
+            inputs[leaf], touched = inputs[first].renamed(leaf.columns), cells[twins[arc]]
         elif arc in by_arc:
             inputs[leaf], touched = gathered(by_arc[arc], leaf)
         else:

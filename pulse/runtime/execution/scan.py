@@ -33,7 +33,7 @@ from pulse.core.expression import (
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.predicates import Truth, positive
 from pulse.operators.relational.scan import Scan
-from pulse.runtime.accents.stored_units import InputUnits
+from pulse.runtime.accents.query_units import InputUnits
 from pulse.store.model import Model
 from pulse.store.model_ref import ModelRef
 from pulse.store.read_units import ReadUnit, own_lineage, read_unit

@@ -7,7 +7,6 @@ from __future__ import annotations
 import datetime
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from pulse.runtime.fit.append import carry_over, ends_of, void_drifts
 from pulse.runtime.fit.rejects import REFUSE, check_late
 from pulse.runtime.fit.retention import Keep, history_of, keeps
 from pulse.runtime.fit.worker import PROGRESS, FitJob, Written
+from pulse.runtime.spark.progress import polled
 from pulse.store.accent_log import write_log
 from pulse.store.atomic_publish import staged
 from pulse.store.errors import HeldAlreadyError, StoreError
@@ -259,7 +259,6 @@ def _watched(staging: Path, progress: Progress | None) -> Iterator[None]:
     if progress is None:
         yield
         return
-    done = threading.Event()
     seen: dict[str, int] = {}
 
     def look() -> None:
@@ -268,15 +267,6 @@ def _watched(staging: Path, progress: Progress | None) -> Iterator[None]:
                 seen[file.name] = json.loads(file.read_text(encoding="utf-8"))["tuples"]
         progress(len(seen), sum(seen.values()))
 
-    def watch() -> None:
-        while not done.wait(0.25):
-            look()
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
+    with polled(look):
         yield
-    finally:
-        done.set()
-        thread.join()
     look()

@@ -14,17 +14,15 @@ import pyarrow as pa
 
 from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
-from pulse.kernels.pieces.align import align
 from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.delta import Delta, by_ranges
 from pulse.operators.node import PlanError
-from pulse.operators.output.diff import Changes, same_cells
+from pulse.operators.output.diff import Changes, changes_of
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.plan.query import Query
 
 UnitConversion = Callable[[Relation], Relation]
-_KINDS = pa.array(["-D", "-U", "+I", "+U"])
 
 
 def to_changelog(
@@ -35,28 +33,7 @@ def to_changelog(
     ``to_output_units`` converts rows to the units in force at each instant; None if they already are.
     """
     rows = _answer(delta, columns, possible=possible, to_output_units=to_output_units)
-    offsets = np.stack([rows.offsets[:-1:2], rows.offsets[1::2], rows.offsets[2::2]], axis=1)
-    cells = align(rows.ref, rows.lo, rows.hi, offsets, outer=True)
-    left, right = cells.index[:, 0], cells.index[:, 1]
-    has_old, has_new = left >= 0, right >= 0
-    both = np.flatnonzero(has_old & has_new)
-    changed = np.ones(len(left), bool)
-    changed[both] = ~same_cells(rows, rows, cells, left, right, both)
-    # The old row of every cell, then the new.
-    emitted = np.stack([has_old & changed, has_new & changed], axis=1).ravel()
-    cell = np.repeat(np.arange(len(left)), 2)[emitted]
-    source = cells.index[:, :2].ravel()[emitted]
-    by = (cells.ref[cell] - rows.ref[source]) / 1e6
-    lo = np.maximum(cells.lo[cell] + by, rows.lo[source])
-    hi = np.maximum(np.minimum(cells.hi[cell] + by, rows.hi[source]), lo)
-    group = rows.group[source]
-    index = pa.array(group)
-    keys = tuple(column.take(index) for column in rows.keys)
-    each = replace(rows._pick(source, keys, np.arange(len(source) + 1)), lo=lo, hi=hi)
-    other = (has_old & has_new)[cell]
-    kinds = _KINDS.take(pa.array(2 * (group % 2) + other))
-    table = pa.Table.from_batches([each.to_segments()])
-    return Changes(table.append_column("kind", kinds)), rows
+    return changes_of(rows), rows
 
 
 def _answer(

@@ -19,23 +19,32 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.certainty import ABSENT, LIKELY
+from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
 from pulse.core.time import EARLIEST, LATEST
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import apply_updates, begins, ends, in_other, is_over, keys_in
+from pulse.operators.data.updates import (
+    apply_updates,
+    clip,
+    clip_groups,
+    ending_after,
+    first_begins,
+    in_other,
+    keys_in,
+    present,
+    replaced,
+)
 from pulse.operators.inversion.needs import positions
 from pulse.operators.node import Node, walk
 from pulse.operators.output.diff import Changes, change_schema, difference
 from pulse.operators.relational.scan import Scan, scans
-from pulse.operators.relational.spatial_grid import clip, clip_groups
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation, Homes
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.predict.unknown_keys import Ends, bounded_only, ends_known, ends_of, without_bound
 from pulse.runtime.predict.unknown_keys import followed as followed
-from pulse.validation.revisions.replay import KeyRevision, replaced
+from pulse.validation.revisions.replay import KeyRevision
 
 RETENTION_MARGIN = 1_000_000  # microseconds kept beyond the windows' reach, against rounding at their ends
 
@@ -127,7 +136,7 @@ class ContinuousQuery:
         updates: Mapping[str, Relation],
     ) -> tuple[Relation, Solved]:
         """Return the results after updates, each key's from its first update on; dropped results are not reported."""
-        starts = {stream: _starts(one) for stream, one in updates.items()}
+        starts = {stream: first_begins(one) for stream, one in updates.items()}
         if not self.separates_keys:  # keys that are known again changed from when they became unknown
             for stream, (keys, at) in starts.items():
                 before = ends_known(state.streams[stream])
@@ -157,7 +166,10 @@ class ContinuousQuery:
         since = max(min(int(one.since.min()) for one in revised.values()), state.watermark)
         last = max(int(one.until.max()) for one in revised.values())
         until = min(last, LATEST - self.radius - RETENTION_MARGIN) + self.radius + RETENTION_MARGIN
-        marks = {stream: _among(streams[stream], one) for stream, one in keys.items()}
+        marks = {
+            stream: positions(streams[stream].keys, one.keys, streams[stream].groups, len(one)) >= 0
+            for stream, one in revised.items()
+        }
         results, solved = self.solve_again(state.results, streams, marks, (since, max(since, until)), keys)
         if some:
             # All segments are already final, so this does not change the results solved above.
@@ -218,10 +230,10 @@ class ContinuousQuery:
             floor = np.full(relation.groups, watermark if alone else first)
             if alone and stream in some:
                 floor = _known(relation.keys, some[stream], watermark, relation.groups)
-            streams[stream] = _ending_after(
+            streams[stream] = ending_after(
                 relation, floor - self.radius - RETENTION_MARGIN, newest=not self.separates_keys
             )
-        results = _ending_after(state.results, self._firsts(state.results, some, watermark, first))
+        results = ending_after(state.results, self._firsts(state.results, some, watermark, first))
         reached = watermark if self.separates_keys else max(first, state.watermark)
         return ContinuousQueryState(streams, results, reached, lagging is not None)
 
@@ -250,7 +262,7 @@ class ContinuousQuery:
         of a pair join to solve here; None: all.
         """
         recent = {
-            stream: _present(clip(relation, since - self.radius - RETENTION_MARGIN, until))
+            stream: present(clip(relation, since - self.radius - RETENTION_MARGIN, until))
             for stream, relation in streams.items()
         }
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
@@ -353,12 +365,6 @@ def _radius(node: Node) -> int:
     return node.looks_back + max((_radius(one) for one in node.inputs), default=0)
 
 
-def _starts(updates: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
-    """Return the keys of updates, and when the first of each begins."""
-    some = updates.without_empty_groups()
-    return some.keys, np.minimum.reduceat(begins(some), some.offsets[:-1])
-
-
 def _known(
     keys: tuple[pa.Array, ...], instants: tuple[tuple[pa.Array, ...], IntArray], other: int, n: int
 ) -> IntArray:
@@ -367,33 +373,11 @@ def _known(
     return np.append(instants[1], other)[place]
 
 
-def _ending_after(relation: Relation, instants: IntArray, *, newest: bool = False) -> Relation:
-    """Filter rows that end at their group's instant or later; with ``newest`` also the last row of each group, which marks from
-    when on its key is unknown, unless the key has ended."""
-    over = is_over(relation)
-    stays = np.where(over, begins(relation), ends(relation)) >= instants[relation.group]
-    if newest and len(relation):
-        last = relation.without_empty_groups().offsets[1:] - 1
-        stays[last[~over[last]]] = True
-    return relation.take(np.flatnonzero(stays)).without_empty_groups()
-
-
-def _present(relation: Relation) -> Relation:
-    """Drop rows of times in which a key is unknown or has ended."""
-    absent = relation.certainty == ABSENT
-    return relation.take(np.flatnonzero(~absent)).without_empty_groups() if absent.any() else relation
-
-
 def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolArray:
     """Restrict marks of a stream's keys to those with recent segments."""
     if marks is None:
         return np.zeros(recent.groups, bool)
     return in_other(recent, whole.select_groups(np.flatnonzero(marks)))
-
-
-def _among(relation: Relation, keys: tuple[pa.Array, ...]) -> BoolArray:
-    """Return which groups have one of these keys."""
-    return keys_in(relation.keys, keys) if relation.keys else np.ones(relation.groups, bool)
 
 
 def selected(relation: Relation, columns: Columns) -> Relation:

@@ -3,7 +3,7 @@
 ::
 
     touched regions of each stream  ──widened by what windows reach──>  segments of both versions around them
-    ──plan──>  results before and after  ──difference──>  +I  -U +U  -D
+    ──unshared ones──>  incremental view  ──>  +I  -U +U  -D
 
 Only what may have changed is read and evaluated. Where a plan of one stream is separable by key, that is the touched keys, and a
 piece of work is some of them; else it is all keys at the touched times. Picklable: workers get it whole.
@@ -26,13 +26,12 @@ from pulse.core.instants import ceil_microsecond, floor_microsecond
 from pulse.core.regions import Regions
 from pulse.core.time import LATEST, parse_instant
 from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import clip
 from pulse.operators.node import Node, PlanError
 from pulse.operators.output.diff import change_schema, difference
-from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.operators.reach import Reach
 from pulse.operators.relational.scan import Scan, change_scans, scans
-from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments
 from pulse.plan.optimise import optimise
@@ -40,11 +39,8 @@ from pulse.plan.query import Query
 from pulse.plan.radius import farthest
 from pulse.plan.versions import checked
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
-from pulse.runtime.execution.bound_plan import RateError, at_versions
-from pulse.runtime.execution.evaluator import FragmentEvaluation
+from pulse.runtime.execution.bound_plan import BoundPlan, RateError, at_versions, prepare
 from pulse.runtime.execution.region_scan import Spans, meets, read_around, spans_of
-from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.continuous_query import selected
 from pulse.store.model_ref import ModelRef
 from pulse.store.versions.changed_regions import changed_regions, everywhere
 
@@ -76,6 +72,11 @@ class VersionDiff:
         """Raise the error of a query that ends at an accent, with what changed before it."""
         for one in reversed(self.accents):
             one.check_end(emitted)
+
+    @property
+    def same_units(self) -> bool:
+        """Return whether both sides have the same unit maps."""
+        return self.accents[0] == self.accents[1]
 
     @cached_property
     def plan(self) -> Node:
@@ -128,8 +129,10 @@ class VersionDiff:
 
     def pieces(self) -> list[VersionDiff]:
         """Split the work into independent parts: keys of the one stream, or all at once."""
-        if not self.by_key or not any(map(len, self.regions.values())):
-            return [self] if any(map(len, self.regions.values())) else []
+        if not any(map(len, self.regions.values())):
+            return []
+        if not (self.by_key and self.same_units):
+            return [self]
         ((stream, regions),) = self.regions.items()
         starts = range(0, len(regions), PIECE)
         ends = [_end_of_key(regions, min(start + PIECE, len(regions))) for start in starts]
@@ -157,6 +160,12 @@ class VersionDiff:
                 to_base = accents.input_units.get(scan.stream)
                 found[scan.stream] = rows if to_base is None else to_base.segments(rows)
         return found
+
+    def answers(self) -> Iterator[BoundPlan]:
+        """Yield the query of either side, over all segments around what may differ."""
+        for stored in (self.old, self.new):
+            bound = prepare(self.query, stored, tuples=self.rate is not None, evolution=self.evolution)
+            yield replace(bound, spans=self.inputs)
 
     def stored_columns(self, stream: str) -> Columns:
         """Return the stream's columns as stored."""
@@ -215,33 +224,18 @@ def prepare_revised(
     return VersionDiff(query, old, new, rate, regions, mode, evolution, accents)
 
 
-def side_by_side(job: VersionDiff) -> pa.Table:
-    """Diff the results by evaluating both versions."""
-    before, after = (_results(job, streams, accents) for streams, accents in job.sides())
+def compare(job: VersionDiff, old: pa.Table, new: pa.Table) -> pa.Table:
+    """Diff two answers, or the parts of them with the same keys."""
+    columns = job.columns
+    schema = columns.segment_schema() if job.rate is None else columns.tuple_schema(job.query.select)
+    old, new = (side.select(schema.names).cast(schema) for side in (old, new))
     if job.rate is None:
-        made = difference(before, after).table
+        before, after = (Relation.from_table(side, columns).merged() for side in (old, new))
+        made = difference(within_spans(before, job.results), within_spans(after, job.results)).table
     else:
-        columns = job.columns
         keys = [name for name in job.query.select if name in columns.key_names]
-        made = tuple_difference(before, after, keys, columns.time)
+        made = tuple_difference(old, new, keys, columns.time)
     return made.cast(job.schema)
-
-
-def _results(job: VersionDiff, streams: Mapping[str, Relation], accents: JobAccents) -> Any:
-    """Evaluate the results that may differ, as a relation or a table of tuples, in the units in force at each instant."""
-    plan, output_units = job.plan, accents.output_units
-    inputs: dict[Node, Relation] = {scan: as_scanned(streams[scan.stream], scan) for scan in scans(plan)}
-    evaluation = FragmentEvaluation(inputs, possible=job.query.possible)
-    evaluation.expect([plan])
-    if job.rate is None:
-        relation = evaluation.segments(plan)
-        relation = relation if job.query.possible else relation.without_possible()
-        relation = relation if output_units is None else output_units.segments(relation)
-        return selected(within_spans(relation, job.results), job.columns)
-    samples = evaluation.samples(plan, job.rate)
-    samples = samples if output_units is None else output_units.samples(samples)
-    batch = to_tuples(samples, job.query.select, possible=job.query.possible)
-    return within(pa.Table.from_batches([batch]), job)
 
 
 def within(table: pa.Table, job: VersionDiff) -> pa.Table:

@@ -21,25 +21,31 @@ from pulse.operators.data.updates import extents, in_other
 from pulse.operators.incremental.delta import Changed
 from pulse.operators.node import Node, PlanError, walk
 from pulse.operators.relational.scan import scans
+from pulse.runtime.execution.local_driver import batches
 from pulse.runtime.execution.region_scan import overlapping, reaching
-from pulse.runtime.incremental.version_diff import VersionDiff, side_by_side, within
-from pulse.runtime.incremental.view import IncrementalView, Proliferation, ViewUpdate
+from pulse.runtime.incremental.proliferation import Proliferation
+from pulse.runtime.incremental.version_diff import VersionDiff, compare, within
+from pulse.runtime.incremental.view import IncrementalView, ViewUpdate
 
 
 def changes(job: VersionDiff, held: Relation | None = None) -> tuple[pa.Table, Proliferation | None]:
     """Diff the results, and report how the revision spread if a mode was chosen (``job.mode``).
 
-    Both sides are evaluated, and compared, for tuples: they are the values at their instants, where a window closes or a
-    predicate begins to hold, which segments around them do not give. So they are where the two sides have different units: then
-    all results change, though segments do not.
+    Tuples are replayed, whatever the mode: they are the same to the last bit in all of them. Where the two sides have different
+    units, all results change though segments do not: then two answers are compared.
     """
-    same_units = job.accents[0] == job.accents[1]
-    needs_view = job.rate is None or job.mode is not None
-    revised = revise_job(job, held) if same_units and needs_view else None
+    if not job.same_units:
+        old, new = (pa.Table.from_batches(batches(one), one.schema) for one in job.answers())
+        return within(compare(job, old, new), job), None
+    revised: ViewUpdate | None
+    if job.rate is None:
+        revised = revise_job(job, held)
+        table = revised.changes.table
+    else:
+        table = revise_job(replace(job, mode=None)).tuples()
+        revised = None if job.mode is None else revise_job(replace(job, rate=None), held)
     report = None if revised is None or job.mode is None else revised.report
-    if revised is None or job.rate is not None:
-        return side_by_side(job), report
-    return within(revised.changes.table.cast(job.schema), job), report
+    return within(table.cast(job.schema), job), report
 
 
 def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate:
@@ -52,7 +58,7 @@ def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate:
     changed = {stream: _changed(old[stream], new[stream]) for stream in old}
     columns = {name: one.columns for name, one in old.items()}
     mode = job.mode or "upstream"
-    view = IncrementalView(job.query, columns, mode=mode, output_units=accents.output_units)
+    view = IncrementalView(job.query, columns, mode=mode, every=job.rate, output_units=accents.output_units)
     if held is None:
         view.start(old)
     else:
@@ -177,30 +183,3 @@ def _base(name: str, modelled: tuple[str, ...]) -> tuple[str, str]:
         if name.endswith(suffix) and name.removesuffix(suffix) in modelled:
             return name.removesuffix(suffix), suffix
     return name, ""
-
-
-def sum_reports(reports: Sequence[Proliferation]) -> Proliferation | None:
-    """Add up the reports of several pieces of one query."""
-    if not reports:
-        return None
-    whole = reports[0]
-    for one in reports[1:]:
-        flows = tuple(
-            replace(
-                a,
-                revised=a.revised + b.revised,
-                rows_in=a.rows_in + b.rows_in,
-                out=a.out + b.out,
-                rows_out=a.rows_out + b.rows_out,
-                absorbed=a.absorbed + b.absorbed,
-                fell_back=a.fell_back + b.fell_back,
-                modes={mode: a.modes.get(mode, 0) + b.modes.get(mode, 0) for mode in {**a.modes, **b.modes}},
-            )
-            for a, b in zip(whole.operators, one.operators, strict=True)
-        )
-        streams = {
-            name: whole.streams.get(name, 0) + one.streams.get(name, 0)
-            for name in {**whole.streams, **one.streams}
-        }
-        whole = Proliferation(streams, flows, whole.emitted + one.emitted)
-    return whole

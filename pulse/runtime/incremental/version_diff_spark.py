@@ -10,18 +10,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pulse.operators.data.relation import Relation
-from pulse.operators.output.diff import difference
-from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.runtime.execution import spark_driver
-from pulse.runtime.execution.bound_plan import prepare
-from pulse.runtime.incremental.version_diff import VersionDiff, within_spans
+from pulse.runtime.incremental.version_diff import VersionDiff, compare
 from pulse.runtime.incremental.version_diff_modes import changes
 from pulse.runtime.spark.arrow_frames import fitted_to_spark, spark_struct
 
@@ -34,7 +29,7 @@ def frame(spark: SparkSession, job: VersionDiff) -> DataFrame:
     schema = spark_struct(job.schema)
     if not pieces:
         return spark.createDataFrame([], schema)
-    if job.by_key:
+    if job.by_key and job.same_units:
         count = len(pieces)
         return spark.range(0, count, 1, numPartitions=count).mapInArrow(_work(pieces), schema)
     return _cogrouped(spark, job)
@@ -53,37 +48,17 @@ def _work(pieces: list[VersionDiff]) -> spark_driver.Work:
 
 def _cogrouped(spark: SparkSession, job: VersionDiff) -> DataFrame:
     """Evaluate both versions at the touched times, cogroup them by the results' keys and compare."""
-    tuples = job.rate is not None
-    sides = []
-    for stored in (job.old, job.new):
-        bound = prepare(job.query, stored, tuples=tuples, evolution=job.evolution)
-        one = spark_driver.frame(spark, replace(bound, spans=job.inputs))
-        sides.append(one.withColumn(_COGROUP, F.lit(0)))
+    sides = [spark_driver.frame(spark, one).withColumn(_COGROUP, F.lit(0)) for one in job.answers()]
     keys = [_COGROUP, *(name for name, _ in job.columns.key)]
     old, new = (side.groupBy(*keys) for side in sides)
     return old.cogroup(new).applyInArrow(_compare(job), spark_struct(job.schema))
 
 
 def _compare(job: VersionDiff) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    columns = job.columns
-    schema = columns.segment_schema() if job.rate is None else columns.tuple_schema(job.query.select)
-
-    def compare(left: pa.Table, right: pa.Table) -> pa.Table:
-        old, new = (side.drop_columns([_COGROUP]).select(schema.names).cast(schema) for side in (left, right))
-        if job.rate is None:
-            before, after = (within_spans(_relation(side, job), job.results) for side in (old, new))
-            made = difference(before, after).table
-        else:
-            keys = [name for name in job.query.select if name in columns.key_names]
-            made = tuple_difference(old, new, keys, columns.time)
-        batches = made.cast(job.schema).combine_chunks().to_batches()
+    def compared(left: pa.Table, right: pa.Table) -> pa.Table:
+        batches = compare(job, left, right).combine_chunks().to_batches()
         fitted = [fitted_to_spark(one) for one in batches]
         empty = fitted_to_spark(pa.RecordBatch.from_pylist([], schema=job.schema))
         return pa.Table.from_batches(fitted or [empty])
 
-    return compare
-
-
-def _relation(table: pa.Table, job: VersionDiff) -> Relation:
-    """Convert result segments of one key, in any order, to a relation."""
-    return Relation.from_table(table, job.columns).merged()
+    return compared

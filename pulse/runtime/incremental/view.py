@@ -25,9 +25,10 @@ from pulse.core.expression import Expression
 from pulse.core.time import format_duration
 from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.arrangement import ConnectionPoint, RevisionError
-from pulse.operators.incremental.base import Flow, IncrementalOperator, nothing
+from pulse.operators.incremental.base import Flow, IncrementalOperator
 from pulse.operators.incremental.costs import Costs
-from pulse.operators.incremental.delta import Changed, Delta
+from pulse.operators.incremental.delta import Changed, Delta, nothing
+from pulse.operators.incremental.grid_sample import GridSample
 from pulse.operators.node import Node, PlanError, is_selective
 from pulse.operators.output.diff import Changes, change_schema
 from pulse.operators.output.sampling import as_points
@@ -42,33 +43,9 @@ from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned, of_keys
 from pulse.runtime.incremental.changelog import to_changelog, tuple_changes
 from pulse.runtime.incremental.continuous_query import selected
+from pulse.runtime.incremental.proliferation import Proliferation
 
 MODES = ("adaptive", "upstream", "downstream")
-
-
-@dataclass(frozen=True)
-class Proliferation:
-    """How far revisions spread: input by stream, input and output of each operator, emitted rows."""
-
-    streams: Mapping[str, int]  # revised stretches by stream
-    operators: tuple[Flow, ...]  # inputs first
-    emitted: int  # rows of changes
-
-    @property
-    def absorbed(self) -> int:
-        """Return the number of stretches that some operator absorbed."""
-        return sum(flow.absorbed for flow in self.operators)
-
-    def __str__(self) -> str:
-        lines = [f"{stream}: {count} revised" for stream, count in self.streams.items()]
-        for flow in self.operators:
-            modes = ", ".join(f"{count} {mode}" for mode, count in flow.modes.items())
-            back = f", {flow.fell_back} could not be patched" if flow.fell_back else ""
-            lines.append(
-                f"{flow.operator}: {flow.revised} in ({flow.rows_in} rows), {flow.out} out ({flow.rows_out} rows), "
-                f"{flow.absorbed} absorbed; {modes or 'nothing to do'}{back}"
-            )
-        return "\n".join([*lines, f"{self.emitted} rows of changes"])
 
 
 @dataclass(frozen=True)
@@ -99,7 +76,7 @@ class ViewUpdate:
         windows = at_closings(self.query.plan)
         if self.every is None:
             windows = frozenset(one for one in windows if not one.inputs[0].columns.points)
-        if windows and (self.every is None or rate % self.every):
+        if (windows and self.every is None) or (self.every is not None and rate % self.every):
             known = "all instants" if self.every is None else f"multiples of {format_duration(self.every)}"
             raise PlanError(
                 f"revisions as tuples every {format_duration(rate)}: windows are known at {known}, which does not give their "
@@ -119,7 +96,8 @@ class IncrementalView:
     costs : the costs that "adaptive" goes by, default those of each function
     keep : the history that streams keep before the watermark, in microseconds; None for all, "radius" for the plan's need
     every : microseconds; results are needed at its multiples only, as :meth:`ViewUpdate.tuples` gives them, and their changes
-        are points: windows with only row-wise operators above are then evaluated at these closing times alone
+        are points: operators that work instant by instant, and windows below them, are then evaluated at these instants alone,
+        as in a query for tuples
     output_units : the unit maps of the output: streams are in the units of their start, changes are emitted in those in force
         (semantics 8.2)
     """
@@ -160,7 +138,7 @@ class IncrementalView:
         self._chosen = points is None  # then points are added and dropped by cost
         self._needed = below_windows(self.plan)
         self._streams: dict[str, ConnectionPoint] = {}
-        self._arcs: dict[tuple[Node, bool], IncrementalOperator] = {}
+        self._arcs: dict[tuple[Node, bool, bool], IncrementalOperator] = {}
         self._root: IncrementalOperator | None = None
 
     @property
@@ -182,7 +160,7 @@ class IncrementalView:
                 raise RevisionError(f"view: stream '{stream}' is missing; got {', '.join(streams) or 'none'}")
         self._streams = {stream: ConnectionPoint(streams[stream], keep=self.keep) for stream in self.columns}
         self._arcs = {}
-        self._root = self._arc(self.plan, self.query.possible, margins(self.plan))
+        self._root = self._arc(self.plan, self.query.possible, margins(self.plan), self.every is not None)
         stored = [arc for arc in self._arcs.values() if self._has_point(arc)]
         for arc in stored:
             if arc.node in (held or {}):
@@ -191,28 +169,36 @@ class IncrementalView:
         if empty:
             self._fill(empty, streams)
 
-    def _arc(self, node: Node, possible: bool, margin: Mapping[Node, Reach]) -> IncrementalOperator:
-        key = (node, possible and not node.is_stored)
-        if key not in self._arcs:
-            below = possible or (node.takes_possible and is_selective(node.inputs[0]))
-            inputs = tuple(self._arc(one, below, margin) for one in node.inputs)
-            self._arcs[key] = node.incremental(self, possible, inputs, margin.get(node, NONE))
+    def _arc(
+        self, node: Node, possible: bool, margin: Mapping[Node, Reach], instants: bool
+    ) -> IncrementalOperator:
+        """Return the operator of a node; with ``instants`` it gives the results at multiples of ``every`` alone."""
+        key = (node, possible and not node.is_stored, instants)
+        if key in self._arcs:
+            return self._arcs[key]
+        more = margin.get(node, NONE)
+        if instants and (node.columns.points or not (node.samples_inputs or node.is_window)):
+            whole = self._arc(node, possible, margin, False)
+            self._arcs[key] = GridSample(node, self, possible, (whole,), more)
+            return self._arcs[key]
+        below = possible or (node.takes_possible and is_selective(node.inputs[0]))
+        inputs = tuple(self._arc(one, below, margin, instants and node.samples_inputs) for one in node.inputs)
+        at_instants = instants or node in self._at_closings
+        make = node.incremental_at_instants if at_instants else node.incremental
+        self._arcs[key] = make(self, possible, inputs, more)
         return self._arcs[key]
 
     def arrangement(self, stream: str) -> ConnectionPoint:
         """Return the rows of a stream."""
         return self._streams[stream]
 
-    def at_closings(self, node: Node) -> bool:
-        """Return whether a window is evaluated at multiples of ``every`` alone."""
-        return node in self._at_closings
-
     def of_keys(self, relation: Relation, keys: Expression) -> Relation:
         """Return the groups for which a predicate over keys holds."""
         return of_keys(relation, keys)
 
     def _has_point(self, arc: IncrementalOperator) -> bool:
-        if arc.node.is_stored or self._with_points == "inputs":
+        sampled = arc.at_instants and not arc.node.is_window
+        if sampled or arc.node.is_stored or self._with_points == "inputs":
             return False
         if self._with_points == "windows":
             if self._chosen and arc.optional and arc.node not in self._needed:
@@ -228,7 +214,12 @@ class IncrementalView:
                 evaluation.give({node: self._closings(evaluation, node) for node in self._at_closings})
             for arc in stored:
                 if arc.possible == possible:
-                    arc.point = self._point(arc, evaluation.segments(arc.node))
+                    found = (
+                        self._closings(evaluation, arc.node)
+                        if arc.at_instants
+                        else evaluation.segments(arc.node)
+                    )
+                    arc.point = self._point(arc, found)
 
     def _evaluation(self, streams: Mapping[str, Relation], possible: bool) -> FragmentEvaluation:
         inputs: dict[Node, Relation] = {

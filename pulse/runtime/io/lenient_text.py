@@ -27,7 +27,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from pulse.datasets.casting import cast_what_fits
-from pulse.datasets.json_lines import arrow_json, arrow_json_of
+from pulse.datasets.json_lines import arrow_json
 
 Types = Mapping[str, pa.DataType]
 _LINES = re.compile(r"\r\n|\n|\r")
@@ -171,7 +171,7 @@ def read_json(file: Path, types: Types) -> pa.Table:
     schema = pa.schema(list(types.items())) if types else None
     options = pa_json.ParseOptions(explicit_schema=schema)
     try:
-        return _validated(arrow_json(file, options), types)
+        return _validated(arrow_json(file.read_bytes(), options), types)
     except _FAILURES:
         objects = _objects(_lines(file))
     if not types and objects:
@@ -186,7 +186,7 @@ def parse_json(lines: Sequence[bytes], types: Types) -> pa.Table:
     """Parse lines, none blank, into tuples of these types by name: one per line."""
     options = pa_json.ParseOptions(explicit_schema=pa.schema(list(types.items())))
     try:
-        table = _validated(arrow_json_of(b"\n".join(lines) + b"\n", options), types)
+        table = _validated(arrow_json(b"\n".join(lines) + b"\n", options), types)
     except _FAILURES:
         table = None
     if table is not None and table.num_rows == len(lines):

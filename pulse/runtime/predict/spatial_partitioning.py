@@ -28,7 +28,14 @@ from pulse.core.columns import Columns
 from pulse.core.expression import Constant
 from pulse.core.time import LATEST
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import apply_updates, begins, ending_after, keys_in
+from pulse.operators.data.updates import (
+    apply_updates,
+    ending_after,
+    first_begins,
+    group_keys,
+    keys_in,
+    replaced,
+)
 from pulse.operators.node import Node
 from pulse.operators.output.diff import difference
 from pulse.operators.relational.join import Join, joins
@@ -48,7 +55,7 @@ from pulse.runtime.incremental.continuous_query import (
     Solved,
     followed,
 )
-from pulse.validation.revisions.replay import KeyRevision, replaced
+from pulse.validation.revisions.replay import KeyRevision
 
 Key = tuple[object, ...]
 Range = tuple[int, int, int, int]
@@ -174,9 +181,11 @@ class CellRegistry:
         self.held[stream] = rest
         recent = rest.select_groups(np.flatnonzero(changed))
         now, before = partitioning.ranges(stream, recent), self.ranges.setdefault(stream, {})
-        at = {key: group for group, key in enumerate(_keys(recent))}
+        at = {key: group for group, key in enumerate(group_keys(recent))}
         notices: dict[int, list[tuple[KeyNotice, int]]] = {}
-        for group, (key, since) in enumerate(_starts(updates)):
+        for group, (key, since) in enumerate(
+            zip(group_keys(updates), first_begins(updates)[1].tolist(), strict=True)
+        ):
             old, new = before.pop(key, None), now.get(key)
             come_from, go_to = partitioning.of_range(old), partitioning.of_range(new)
             for place in sorted(come_from | go_to):
@@ -205,8 +214,8 @@ class CellRegistry:
         """Free segments and ranges that no result from the watermark on depends on."""
         oldest = watermark - partitioning.query.radius - RETENTION_MARGIN
         for stream, relation in self.held.items():
-            self.held[stream] = ending_after(relation, oldest).without_empty_groups()
-            left = set(_keys(self.held[stream]))
+            self.held[stream] = ending_after(relation, oldest)
+            left = set(group_keys(self.held[stream]))
             self.ranges[stream] = {key: one for key, one in self.ranges[stream].items() if key in left}
 
 
@@ -236,7 +245,7 @@ class PlaceSolver:
                 if one.range is not None:
                     ranges[one.key] = one.range
             held = streams[stream]
-            stays = [group for group, key in enumerate(_keys(held)) if key not in gone]
+            stays = [group for group, key in enumerate(group_keys(held)) if key not in gone]
             streams[stream], _ = apply_updates(held.select_groups(_ints(stays)), relation)
         starts = {stream: _instants(keys, streams[stream].columns) for stream, keys in since.items()}
         keys = {stream: one for stream, (one, _) in starts.items()}
@@ -252,7 +261,7 @@ class PlaceSolver:
         """Free segments and ranges that no result from the watermark on depends on."""
         self.state = self.partitioning.query.advance(self.state, watermark)
         for stream, ranges in self.ranges.items():
-            left = set(_keys(self.state.streams[stream]))
+            left = set(group_keys(self.state.streams[stream]))
             self.ranges[stream] = {key: one for key, one in ranges.items() if key in left}
 
     def _home(self, left: Relation, right: Relation) -> PairHome:
@@ -292,23 +301,11 @@ def _key_names(leaf: Scan, query: ContinuousQuery) -> list[str]:
     return [f"{leaf.alias}.{name}" for name in query.columns[leaf.stream].key_names]
 
 
-def _keys(relation: Relation) -> list[Key]:
-    return list(zip(*(column.to_pylist() for column in relation.keys), strict=True))
-
-
 def _instants(known: Mapping[Key, int], columns: Columns) -> tuple[tuple[pa.Array, ...], IntArray]:
     """Keys as columns, and the instant of each."""
     values = zip(*known, strict=True) if known else ((),) * len(columns.key)
     keys = tuple(pa.array(list(one), type_) for one, (_, type_) in zip(values, columns.key, strict=True))
     return keys, np.array(list(known.values()), np.int64)
-
-
-def _starts(updates: Relation) -> list[tuple[Key, int]]:
-    """The keys of updates, each with the start of its first update."""
-    if not len(updates):
-        return []
-    starts = np.minimum.reduceat(begins(updates), updates.offsets[:-1]).tolist()
-    return list(zip(_keys(updates), starts, strict=True))
 
 
 def _revised_starts(revised: KeyRevision | None) -> list[tuple[Key, int]]:

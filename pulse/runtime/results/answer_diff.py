@@ -15,15 +15,15 @@ from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import AS_STORED, Evolution
 from pulse.runtime.execution import local_driver
 from pulse.runtime.execution.local_driver import Progress
+from pulse.runtime.incremental.proliferation import Proliferation, sum_reports
 from pulse.runtime.incremental.version_diff import VersionDiff, compared_models, prepare_revised
 from pulse.runtime.incremental.version_diff_modes import (
     as_window,
     changes,
-    sum_reports,
     undone_results,
     window_of,
 )
-from pulse.runtime.incremental.view import MODES, Proliferation
+from pulse.runtime.incremental.view import MODES
 from pulse.runtime.results.lazy_table import LazyTable
 from pulse.runtime.results.notes import notes_of
 from pulse.store.model_ref import ModelRef

@@ -23,12 +23,13 @@ import pyarrow as pa
 
 from pulse.core import parse_duration
 from pulse.core.arrays import IntArray
+from pulse.core.components import connected
 from pulse.core.keys import key_texts
 from pulse.datasets.recorded import Reports
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.append_ends import FILES
-from pulse.runtime.revise.task import Done, ReviseJob, Task, keys_in, reason_kind, revise_units, set_aside
+from pulse.runtime.revise.task import Done, ReviseJob, Task, homes, reason_kind, revise_units, set_aside
 from pulse.store.errors import StoreError
 from pulse.store.manifest import ASIDE
 from pulse.store.model import Model
@@ -246,7 +247,7 @@ def _tasks(model: Model, revisions: Revisions, base: Revisions, draft: Draft) ->
     old, new = revisions.old_rows, revisions.new_rows
     first = unit_of[np.where(old >= 0, old, new)]
     second = unit_of[np.where(new >= 0, new, old)]
-    group = _connected(first, second, len(found))
+    group = connected(first, second, len(found))
     tasks = []
     for number, one in enumerate(np.unique(group[first])):
         elements = np.flatnonzero(group[first] == one)
@@ -260,23 +261,6 @@ def _unit_of_rows(model: Model, found: tuple[ReadUnit, ...], revisions: Revision
     """Return, per row of the revisions, the unit that holds its key; new keys are distributed by hash."""
     if len(found) == 1:
         return np.zeros(revisions.table.num_rows, dtype=np.int64)
-    home: dict[str, int] = {}
-    for i, unit in enumerate(found):
-        for text in keys_in(model, unit, revisions):
-            home[text] = i
+    home = homes(model, found, revisions)
     texts = key_texts(list(revisions.keys), revisions.table.num_rows).to_pylist()
     return np.array([home.get(text, crc32(text.encode()) % len(found)) for text in texts], dtype=np.int64)
-
-
-def _connected(a: IntArray, b: IntArray, n: int) -> IntArray:
-    """Return a component number per unit, equal for units that some revision connects."""
-    parent = list(range(n))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            i = parent[i]
-        return i
-
-    for x, y in {(int(x), int(y)) for x, y in zip(a, b, strict=True) if x != y}:
-        parent[root(x)] = root(y)
-    return np.array([root(i) for i in range(n)], dtype=np.int64)

@@ -21,6 +21,7 @@ import pyarrow.dataset as ds
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
+from pulse.core.components import connected
 from pulse.core.keys import key_texts
 from pulse.core.regions import Regions
 from pulse.core.time import EARLIEST, LATEST, LIMIT
@@ -294,11 +295,11 @@ class _State:
         """Split the rounds' rows by unit; keys that no unit has yet go to the first."""
         if len(self.task.units) == 1:
             return [(self.task.units[0], rounds)] if rounds else []
-        homes = _homes(self.model, self.task.units, self.revisions)
+        home = homes(self.model, self.task.units, self.revisions)
         found: dict[int, list[Round]] = {}
         for one in rounds:
             sides = [
-                np.array([homes.get(text, 0) for text in _texts(self._rows(side), self.model)])
+                np.array([home.get(text, 0) for text in _texts(self._rows(side), self.model)])
                 for side in (one.withdrawn, one.put)
             ]
             for i in sorted({*sides[0].tolist(), *sides[1].tolist()}):
@@ -366,16 +367,7 @@ def _by_key(revisions: Revisions, elements: IntArray, ranks: IntArray) -> list[I
     old, new = revisions.old_rows[elements], revisions.new_rows[elements]
     first = ranks[np.where(old >= 0, old, new)]
     second = ranks[np.where(new >= 0, new, old)]
-    joined = {int(rank): int(rank) for rank in np.concatenate([first, second])}
-
-    def root(rank: int) -> int:
-        while joined[rank] != rank:
-            rank = joined[rank]
-        return rank
-
-    for a, b in zip(first.tolist(), second.tolist(), strict=True):
-        joined[root(a)] = root(b)
-    group = np.array([root(rank) for rank in first.tolist()])
+    group = connected(first, second, int(ranks.max()) + 1)[first]
     return [elements[group == one] for one in np.unique(group)]
 
 
@@ -421,16 +413,16 @@ def _instant(microseconds: int) -> pa.Scalar:
     return pa.scalar(microseconds, pa.int64()).cast(pa.timestamp("us"))
 
 
-def _homes(model: Model, units: tuple[ReadUnit, ...], revisions: Revisions) -> dict[str, int]:
+def homes(model: Model, units: tuple[ReadUnit, ...], revisions: Revisions) -> dict[str, int]:
     """Map key texts to the unit that has them."""
     found: dict[str, int] = {}
     for i, unit in enumerate(units):
-        for text in keys_in(model, unit, revisions):
+        for text in _keys_in(model, unit, revisions):
             found[text] = i
     return found
 
 
-def keys_in(model: Model, unit: ReadUnit, revisions: Revisions) -> set[str]:
+def _keys_in(model: Model, unit: ReadUnit, revisions: Revisions) -> set[str]:
     """Return the texts of the revisions' keys that a unit holds."""
     names = list(model.schema.key_names)
     if not names:

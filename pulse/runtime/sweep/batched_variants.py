@@ -31,7 +31,8 @@ from pulse.operators.expressions.compile import NoProgramError, Program, combine
 from pulse.operators.node import Node
 from pulse.operators.output.summary import Summary, of_tallies
 from pulse.operators.relational.scan import scans
-from pulse.operators.windows.on_grid import integral_families, present
+from pulse.operators.windows.base import present
+from pulse.operators.windows.integral import integral_families
 from pulse.runtime.execution.bound_plan import BoundPlan
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import Reading, as_scanned

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pulse.core.errors import PulseError, TimestampError
 from pulse.core.schema import StreamSchema
@@ -26,6 +26,7 @@ from pulse.stream.accents.accents import (
     AddAttribute,
     AlterData,
     Control,
+    Punctuation,
     control_from_json,
     is_alteration,
 )
@@ -38,6 +39,8 @@ from pulse.stream.propagation.receive import receive
 from pulse.stream.propagation.signature import Signature
 from pulse.stream.propagation.state import State
 from pulse.stream.units.step_maps import Absences, Steps, absences_of, steps_of
+
+C = TypeVar("C", bound=Accent | Punctuation)
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class AccentLog:
             except PulseError as e:
                 kind = UnsupportedAccentError if isinstance(e, UnsupportedAccentError) else AccentError
                 raise kind(f"{line}: {e}") from None
-            found.append(control if schema.time in moved else _since(control, schema.time))
+            found.append(control if schema.time in moved else since(control, schema.time, control.position))
         check_doubles(found, self.lines)
         return AccentLog(tuple(found), known, self.lines)
 
@@ -234,11 +237,11 @@ class AccentLog:
         return replace(cls.of(found), attributes=tuple(map(str, names)))
 
 
-def _since(control: Control, time: str) -> Control:
-    """Remove the conditions on the time that the position already implies."""
+def since(control: C, time: str, at: int) -> C:
+    """Remove the conditions on the time that hold for all rows from an instant on."""
     if time not in control.description.attributes:
         return control
-    later = Domain.of(**{time: ValueSet.between(control.position, None)})
+    later = Domain.of(**{time: ValueSet.between(at, None)})
     return replace(control, description=control.description.simplified(later))
 
 

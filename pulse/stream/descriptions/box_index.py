@@ -66,13 +66,6 @@ def index_of(boxes: Sequence[Box]) -> BoxIndex | None:
 
 def pinned(values: ValueSet | None) -> tuple[Any, ...] | None:
     """Return the values of a small set; None for any other set, and where it includes undefined."""
-    if values is None or values.null or values.rest:
+    if values is None or len(values.members) > _MOST or len(values.cuts) > 2 * _MOST:
         return None
-    if values.kind == "string":
-        return tuple(values.members) if len(values.members) <= _MOST else None
-    cuts = values.cuts
-    if values.kind != "number" or len(cuts) > 2 * _MOST:
-        return None
-    pairs = list(zip(cuts[::2], cuts[1::2], strict=False))
-    points = len(cuts) % 2 == 0 and all(low[0] == high[0] for low, high in pairs)
-    return tuple(low[0] for low, _ in pairs) if points else None
+    return values.listed

@@ -6,13 +6,14 @@ No constraint is empty: *false* is the absence of a box.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from pulse.stream.descriptions.value_sets import EVERYTHING, DescriptionError, ValueSet
 
 Box: TypeAlias = tuple[tuple[str, ValueSet], ...]
 TRUE: Box = ()
+T = TypeVar("T")
 
 
 def box_of(constraints: Mapping[str, ValueSet]) -> Box | None:
@@ -30,7 +31,7 @@ def meet(one: Box, other: Box) -> Box | None:
     for name, values in other:
         mine = found.get(name)
         if mine is not None:
-            values = _named(name, mine, values)
+            values = _compared(name, mine.intersection, values)
             if values.is_empty:
                 return None
         found[name] = values
@@ -40,7 +41,7 @@ def meet(one: Box, other: Box) -> Box | None:
 def overlap(one: Box, other: Box) -> bool:
     """Check whether some row lies in both boxes."""
     mine = dict(one)
-    return all(name not in mine or _meets(name, mine[name], values) for name, values in other)
+    return all(name not in mine or _compared(name, mine[name].overlaps, values) for name, values in other)
 
 
 def subtract(one: Box, other: Box) -> list[Box]:
@@ -96,10 +97,7 @@ def merged(boxes: Iterable[Box]) -> list[Box]:
                 groups[rest] = groups[rest].union(values) if rest in groups else values
             if len(groups) < len(found):
                 changed = True
-                found = [
-                    rest if values.is_all else tuple(sorted((*rest, (name, values)), key=_name))
-                    for rest, values in groups.items()
-                ]
+                found = [with_values(rest, name, values) for rest, values in groups.items()]
     return found
 
 
@@ -119,7 +117,7 @@ def prime(boxes: list[Box]) -> list[Box]:
         for name, values in box:
             others = [dict(other).get(name, EVERYTHING) for other in boxes]
             for candidate in (EVERYTHING, *(values.union(other) for other in others)):
-                trial = _replaced(grown, name, dict(grown).get(name, EVERYTHING).union(candidate))
+                trial = with_values(grown, name, dict(grown).get(name, EVERYTHING).union(candidate))
                 if covered(trial, boxes):
                     grown = trial
         wide.append(grown)
@@ -140,7 +138,8 @@ def sort_key(box: Box) -> tuple[Any, ...]:
     )
 
 
-def _replaced(box: Box, name: str, values: ValueSet) -> Box:
+def with_values(box: Box, name: str, values: ValueSet) -> Box:
+    """Replace the constraint on one attribute by a set that is not empty."""
     rest = [pair for pair in box if pair[0] != name]
     return tuple(rest if values.is_all else sorted((*rest, (name, values)), key=_name))
 
@@ -149,15 +148,8 @@ def _name(pair: tuple[str, ValueSet]) -> str:
     return pair[0]
 
 
-def _named(name: str, mine: ValueSet, values: ValueSet) -> ValueSet:
+def _compared(name: str, combine: Callable[[ValueSet], T], values: ValueSet) -> T:
     try:
-        return mine.intersection(values)
-    except DescriptionError as e:
-        raise DescriptionError(f"attribute '{name}': {e}") from None
-
-
-def _meets(name: str, mine: ValueSet, values: ValueSet) -> bool:
-    try:
-        return mine.overlaps(values)
+        return combine(values)
     except DescriptionError as e:
         raise DescriptionError(f"attribute '{name}': {e}") from None

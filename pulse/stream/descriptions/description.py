@@ -392,5 +392,4 @@ def _promised(box: Box, name: str, allowed: ValueSet) -> Box | None:
     kept = values.intersection(allowed)
     if kept.is_empty:
         return None
-    rest = {other: own for other, own in box if other != name}
-    return box_algebra.box_of(rest if kept == allowed else {**rest, name: kept})
+    return box_algebra.with_values(box, name, EVERYTHING if kept == allowed else kept)

@@ -6,15 +6,7 @@ from typing import Any
 
 from pulse.stream.descriptions.boxes import box_of
 from pulse.stream.descriptions.description import Description
-from pulse.stream.descriptions.value_sets import (
-    DEFINED,
-    NOTHING,
-    UNDEFINED,
-    Cut,
-    DescriptionError,
-    ValueSet,
-    scalar,
-)
+from pulse.stream.descriptions.value_sets import DEFINED, NOTHING, UNDEFINED, Cut, DescriptionError, ValueSet
 from pulse.stream.units.affine import AffineError, exact
 
 _FORMS = "expected numbers, strings, except, booleans, values or null"
@@ -72,12 +64,9 @@ def _numbers(value: Any) -> ValueSet:
     found = NOTHING
     try:
         for low, low_in, high, high_in in value:
-            one = DEFINED
-            if low is not None:
-                one = ValueSet.compare(">=" if low_in else ">", scalar(exact(low)))
-            if high is not None:
-                one = one.intersection(ValueSet.compare("<=" if high_in else "<", scalar(exact(high))))
-            found = found.union(one)
+            first = None if low is None else (exact(low), 0 if low_in else 1)
+            last = None if high is None else (exact(high), 1 if high_in else 0)
+            found = found.union(ValueSet.from_cuts(first, last))
     except (TypeError, ValueError, AffineError):
         raise DescriptionError(
             f"numbers: expected [low, closed, high, closed] for each interval, got {value!r}"
@@ -86,18 +75,16 @@ def _numbers(value: Any) -> ValueSet:
 
 
 def _strings(value: Any) -> ValueSet:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise DescriptionError(f"strings: expected a list of strings, got {value!r}")
-    return ValueSet.of(*value)
-
-
-def _except(value: Any) -> ValueSet:
-    return DEFINED.minus(_strings(value))
+    return _members(value, str, "strings: expected a list of strings")
 
 
 def _booleans(value: Any) -> ValueSet:
-    if not isinstance(value, list) or not all(isinstance(one, bool) for one in value):
-        raise DescriptionError(f"booleans: expected a list of true and false, got {value!r}")
+    return _members(value, bool, "booleans: expected a list of true and false")
+
+
+def _members(value: Any, kind: type[Any], expected: str) -> ValueSet:
+    if not isinstance(value, list) or not all(isinstance(one, kind) for one in value):
+        raise DescriptionError(f"{expected}, got {value!r}")
     return ValueSet.of(*value)
 
 
@@ -110,7 +97,7 @@ def _values(value: Any) -> ValueSet:
 _READERS = {
     "numbers": _numbers,
     "strings": _strings,
-    "except": _except,
+    "except": lambda value: DEFINED.minus(_strings(value)),
     "booleans": _booleans,
     "values": _values,
 }

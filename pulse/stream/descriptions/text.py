@@ -238,26 +238,18 @@ def _format_set(name: str, values: ValueSet, *, timed: bool, alone: bool) -> str
 
 def _alternatives(name: str, values: ValueSet, timed: bool) -> list[str]:
     if values.kind != "number":
-        shown = [_text(one, False) for one in sorted(values.members, key=str)]
-        if len(shown) == 1:
-            return [f"{name} {'!=' if values.rest else '='} {shown[0]}"]
-        return [f"{name} {'not in' if values.rest else 'in'} ({', '.join(shown)})"]
-    outside = DEFINED.minus(values)
-    if _points(outside):
-        shown = [_text(low[0], timed) for low, _ in outside.intervals() if low is not None]
-        return [f"{name} != {shown[0]}" if len(shown) == 1 else f"{name} not in ({', '.join(shown)})"]
-    if _points(values):
-        shown = [_text(low[0], timed) for low, _ in values.intervals() if low is not None]
-        return [f"{name} = {shown[0]}" if len(shown) == 1 else f"{name} in ({', '.join(shown)})"]
+        return [_listed(name, [_text(one, False) for one in sorted(values.members, key=str)], values.rest)]
+    for some, outside in ((DEFINED.minus(values), True), (values, False)):
+        if numbers := some.listed:
+            return [_listed(name, [_text(one, timed) for one in numbers], outside)]
     return [_interval(name, low, high, timed) for low, high in values.intervals()]
 
 
-def _points(values: ValueSet) -> bool:
-    """Check whether a set of numbers is finite."""
-    pairs = values.intervals()
-    return bool(pairs) and all(
-        low is not None and high is not None and low[0] == high[0] for low, high in pairs
-    )
+def _listed(name: str, values: list[str], outside: bool) -> str:
+    """Format that an attribute has one of some values, or with ``outside`` none of them."""
+    if len(values) == 1:
+        return f"{name} {'!=' if outside else '='} {values[0]}"
+    return f"{name} {'not in' if outside else 'in'} ({', '.join(values)})"
 
 
 def _interval(name: str, low: Cut | None, high: Cut | None, timed: bool) -> str:

@@ -15,8 +15,10 @@ from __future__ import annotations
 import datetime
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import zip_longest
 from typing import Any, Literal, TypeAlias
 
 from pulse.core.errors import PulseError
@@ -121,6 +123,14 @@ class ValueSet:
         lower = DEFINED if low is None else cls.compare(">=", low)
         return lower if high is None else lower.intersection(cls.compare("<", high))
 
+    @classmethod
+    def from_cuts(cls, low: Cut | None, high: Cut | None) -> ValueSet:
+        """Return the numbers from cut to cut; None is an infinite end."""
+        if low is not None and high is not None and low >= high:
+            return NOTHING
+        cuts = tuple((_whole(at), after) for at, after in (cut for cut in (low, high) if cut is not None))
+        return _make("number", low is None, False, cuts=cuts)
+
     @property
     def is_empty(self) -> bool:
         """Check whether the set has no values."""
@@ -130,6 +140,17 @@ class ValueSet:
     def is_all(self) -> bool:
         """Check whether the set has every value, including undefined."""
         return self == EVERYTHING
+
+    @property
+    def listed(self) -> tuple[Scalar, ...] | None:
+        """Return the values of a finite set without undefined, in no certain order; None for any other set."""
+        if self.null or self.rest:
+            return None
+        if self.kind != "number":
+            return tuple(self.members)
+        ends = zip_longest(self.cuts[::2], self.cuts[1::2], fillvalue=None)
+        found = [low[0] if low and high and low[0] == high[0] else None for low, high in ends]
+        return None if None in found else tuple(one for one in found if one is not None)
 
     @property
     def listed_texts(self) -> frozenset[str] | None:
@@ -191,16 +212,19 @@ class ValueSet:
             return (self.null and other.null) or not self.members.isdisjoint(other.members)
         return not self.intersection(other).is_empty
 
-    def within(self, other: ValueSet) -> bool:
-        """Check whether every value of this set is in the other."""
-        return self == other or self.minus(other).is_empty
-
     def image(self, map: Affine) -> ValueSet:
         """Return the set of ``map(v)`` for its numbers ``v``; undefined stays undefined."""
         if self.kind in ("string", "boolean"):
             raise DescriptionError(f"alter data: expected an attribute of numbers, got one of {self.kind}s")
         cuts = tuple((_whole(map(at)), side) for at, side in self.cuts)
         return ValueSet(self.kind, self.rest, self.null, cuts)
+
+    def moved(self, low: Callable[[Cut], Cut], high: Callable[[Cut], Cut]) -> ValueSet:
+        """Return the set with the finite ends of its intervals moved, which may then meet; undefined stays undefined."""
+        found = UNDEFINED if self.null else NOTHING
+        for a, b in self.intervals():
+            found = found.union(self.from_cuts(None if a is None else low(a), None if b is None else high(b)))
+        return found
 
     def intervals(self) -> list[tuple[Cut | None, Cut | None]]:
         """Return the numbers as intervals from cut to cut; None is an infinite end. A set without a kind has all numbers or
@@ -237,7 +261,7 @@ DEFINED = ValueSet("", True, False)
 EVERYTHING = ValueSet("", True, True)
 
 
-def _whole(value: Fraction) -> int | Fraction:
+def _whole(value: int | Fraction) -> int | Fraction:
     return value.numerator if value.denominator == 1 else value
 
 

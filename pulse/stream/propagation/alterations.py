@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from pulse.stream.accents.accents import Accent, AlterData, Primitive
-from pulse.stream.descriptions.description import FALSE, TRUE, Description, any_of
+from pulse.stream.descriptions.description import TRUE, Description, any_of
 from pulse.stream.propagation.frame import NO_NAMES
 from pulse.stream.propagation.state import (
     Path,
@@ -28,6 +28,7 @@ from pulse.stream.propagation.state import (
     with_side,
 )
 from pulse.stream.units.affine import IDENTITY, Affine
+from pulse.stream.units.unit_map import add_rows
 
 Moves: TypeAlias = list[tuple[Description, Primitive]]
 
@@ -75,7 +76,7 @@ def _grouped(moves: Moves) -> Moves:
     """Merge equal moves of different rows into one."""
     found: dict[Primitive, Description] = {}
     for where, primitive in moves:
-        found[primitive] = found.get(primitive, FALSE) | where
+        add_rows(found, primitive, where)
     return [(where, primitive) for primitive, where in found.items()]
 
 
@@ -89,11 +90,10 @@ def _walked(
         total = alpha.after(path[-1])
         longer = path[: path.index(total) + 1] if total in path else (*path, total)
         if len(longer) > 1:
-            cells[longer] = cells.get(longer, FALSE) | where
-            reached[total] = reached.get(total, FALSE) | where
+            add_rows(cells, longer, where)
+            add_rows(reached, total, where)
     for path, where in side.paths.get(name, {}).items():
-        if not (left := where - first).is_empty:
-            cells[path] = cells.get(path, FALSE) | left
+        add_rows(cells, path, where - first)
     return cells, reached
 
 
@@ -105,13 +105,8 @@ def _paths_of(side: Side, name: str, first: Description) -> Iterator[tuple[Path,
         if not met.is_empty:
             yield path, met
             left = left - where
-    for map, where in side.units.cells.get(name, {}).items():
-        met = left & where
-        if not met.is_empty:
-            yield (map,), met
-            left = left - where
-    if not left.is_empty:
-        yield (IDENTITY,), left
+    for map, met in side.units.parts(name, left):
+        yield (map,), met
 
 
 def move(
@@ -153,10 +148,8 @@ def _cut(side: Side, name: str, total: Affine, where: Description) -> dict[Path,
     """Cut the paths of a side at a unit that the output has reached; earlier units are discarded."""
     cells: dict[Path, Description] = {}
     for path, cell in side.paths.get(name, {}).items():
-        if not (outside := cell - where).is_empty:
-            cells[path] = cells.get(path, FALSE) | outside
-        inside = cell & where
+        add_rows(cells, path, cell - where)
         shorter = path[path.index(total) :] if total in path else (total, path[-1])
-        if len(shorter) > 1 and not inside.is_empty:
-            cells[shorter] = cells.get(shorter, FALSE) | inside
+        if len(shorter) > 1:
+            add_rows(cells, shorter, cell & where)
     return cells

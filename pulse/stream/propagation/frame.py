@@ -19,7 +19,7 @@ from fractions import Fraction
 from pulse.stream.descriptions.boxes import Box, box_of
 from pulse.stream.descriptions.description import NO_PROMISES, Description, Domain
 from pulse.stream.descriptions.value_classes import first_whole
-from pulse.stream.descriptions.value_sets import NOTHING, UNDEFINED, Cut, ValueSet
+from pulse.stream.descriptions.value_sets import Cut, ValueSet
 
 
 @dataclass(frozen=True)
@@ -78,19 +78,15 @@ class Tumbling:
 
     def touched(self, times: ValueSet) -> ValueSet:
         """Return the windows that a set of times intersects, as intervals ``[first, last + 1)`` of ids."""
-        found = UNDEFINED if times.null else NOTHING
-        for low, high in times.intervals():
-            first = None if low is None else self.wid(low[0])
-            found = found.union(ValueSet.between(first, None if high is None else self._last(high) + 1))
-        return found
+        return times.moved(lambda cut: (self.wid(cut[0]), 0), lambda cut: (self._last(cut) + 1, 0))
 
     def times(self, wids: ValueSet) -> ValueSet:
         """Return the times of a set of windows."""
-        found = UNDEFINED if wids.null else NOTHING
-        for low, high in wids.intervals():
-            first, end = (None if cut is None else self.start(first_whole(cut)) for cut in (low, high))
-            found = found.union(ValueSet.between(first, end))
-        return found
+
+        def start(cut: Cut) -> Cut:
+            return self.start(first_whole(cut)), 0
+
+        return wids.moved(start, start)
 
     def _last(self, cut: Cut) -> int:
         at, after = cut

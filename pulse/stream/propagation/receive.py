@@ -38,10 +38,11 @@ from pulse.stream.propagation.state import (
     freed,
     inexpressible,
     left_of,
+    less_rows,
     output_domain,
     passing,
+    with_rows,
     with_side,
-    with_where,
 )
 
 
@@ -75,12 +76,8 @@ def receive(state: State, side: int, element: Control) -> tuple[State, Step]:
 
 def _add(state: State, side: int, accent: Accent, first: Description) -> tuple[State, Step]:
     name, own = accent.attribute, state.sides[side]
-    state = with_side(
-        state,
-        side,
-        replace(own, exists=with_where(own.exists, name, own.exists.get(name, FALSE) | first),
-                dropped=with_where(own.dropped, name, own.dropped.get(name, FALSE) - first)),
-    )  # fmt: skip
+    exists, dropped = with_rows(own.exists, name, first), less_rows(own.dropped, name, first)
+    state = with_side(state, side, replace(own, exists=exists, dropped=dropped))
     signature = state.signature
     if name in signature.ignored or name in signature.foundation:
         return state, Step()
@@ -95,30 +92,26 @@ def _add(state: State, side: int, accent: Accent, first: Description) -> tuple[S
     new = wide - state.units.forward(state.exists.get(name, FALSE))
     if new.simplified(output_domain(state)).free_of(name) is None:
         return aborted(state, accent, f"where '{name}' is new cannot be described without using '{name}'")
-    state = _with_attribute(state, name, state.units.back(new))
+    state = replace(state, exists=with_rows(state.exists, name, state.units.back(new)))
     parts: Moves = [(new, accent.primitive)]
     if signature.counts(name):  # a sum's count is added and dropped with it
         counted = new - state.units.forward(state.exists.get(count_name(name), FALSE))
-        state = _with_attribute(state, count_name(name), state.units.back(counted))
+        exists = with_rows(state.exists, count_name(name), state.units.back(counted))
+        state = replace(state, exists=exists)
         parts.append((counted, AddAttribute(count_name(name))))
     return passing(state, accent.position, parts)
-
-
-def _with_attribute(state: State, name: str, first: Description) -> State:
-    """Mark an attribute as existing in the output for these rows."""
-    return replace(state, exists=with_where(state.exists, name, state.exists.get(name, FALSE) | first))
 
 
 def _drop(state: State, side: int, accent: Accent, first: Description) -> tuple[State, Step]:
     name, own, signature = accent.attribute, state.sides[side], state.signature
     if name in signature.foundation:
         return aborted(state, accent, f"the operator cannot do without '{name}'")
-    kept = with_where(own.exists, name, own.exists.get(name, FALSE) - first)
+    kept = less_rows(own.exists, name, first)
     if name in signature.ignored:
         return with_side(state, side, replace(own, exists=kept)), Step()
     if reason := inexpressible(state, accent):
         return aborted(state, accent, reason)
-    dropped = with_where(own.dropped, name, own.dropped.get(name, FALSE) | first)
+    dropped = with_rows(own.dropped, name, first)
     state = with_side(state, side, replace(own, exists=kept, dropped=dropped))
     state, parts = _released(state, name)
     return passing(state, accent.position, parts)
@@ -139,15 +132,14 @@ def _released(state: State, name: str) -> tuple[State, Moves]:
     gone = freed(state, name, candidates - left)
     back = state.units.back(gone)
     sides = tuple(
-        replace(side, dropped=with_where(side.dropped, name, side.dropped.get(name, FALSE) - frame.up(back)))
-        for side in state.sides
+        replace(side, dropped=less_rows(side.dropped, name, frame.up(back))) for side in state.sides
     )
     parts: Moves = [(gone, DropAttribute(name))]
-    exists = with_where(state.exists, name, state.exists.get(name, FALSE) - back)
+    exists = less_rows(state.exists, name, back)
     if state.signature.counts(name):
         counted = state.exists.get(count_name(name), FALSE)
         parts.append((gone & state.units.forward(counted), DropAttribute(count_name(name))))
-        exists = with_where(exists, count_name(name), counted - back)
+        exists = less_rows(exists, count_name(name), back)
     return replace(state, sides=sides, exists=exists), parts
 
 

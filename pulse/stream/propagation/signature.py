@@ -1,13 +1,15 @@
 """Operator signatures: the attributes that an operator needs, merges and loses, which decide its accents (8.2, paper §6).
 
-===========  ====================  =================  ========================================== operator     foundation
-merge              accumulators (all − those kept) ===========  ====================  =================
-========================================== scan         key, time             —                  all that does not distinguish
-rows select       C                     —                  — project      —                     —                  all − C;
-primitives on those are omitted union        —                     all                — intersect    —                     all
-— join         J                     J                  —; other attributes belong to one side window       C
-—                  —; the window id stands for C aggregate    G                     —                  all − G; primitives on E
-are omitted ===========  ====================  =================  ==========================================
+| operator  | foundation | merge | accumulators (all − those kept)                |
+|-----------|------------|-------|------------------------------------------------|
+| scan      | key, time  | —     | all that does not distinguish rows             |
+| select    | C          | —     | —                                              |
+| project   | —          | —     | all − C; primitives on those are omitted       |
+| union     | —          | all   | —                                              |
+| intersect | —          | all   | —                                              |
+| join      | J          | J     | —; other attributes belong to one side         |
+| window    | C          | —     | —; the window id stands for C                  |
+| aggregate | G          | —     | all − G; primitives on E are omitted           |
 
 The state machine that follows them is :mod:`pulse.stream.propagation.receive`.
 """

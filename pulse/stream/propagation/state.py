@@ -128,10 +128,17 @@ def with_side(state: State, index: int, side: Side) -> State:
     return replace(state, sides=sides)
 
 
-def with_where(where: Where, name: str, description: Description) -> Where:
-    """Return the mapping with one description replaced, or removed where it is empty."""
+def with_rows(where: Where, name: str, rows: Description) -> Where:
+    """Return the mapping with rows added to the description of an attribute."""
+    added = where.get(name, FALSE) | rows
+    return where if added.is_empty else {**where, name: added}
+
+
+def less_rows(where: Where, name: str, rows: Description) -> Where:
+    """Return the mapping with rows removed from the description of an attribute; it goes where none is left."""
+    left = where.get(name, FALSE) - rows
     rest = {other: own for other, own in where.items() if other != name}
-    return rest if description.is_empty else {**rest, name: description}
+    return rest if left.is_empty else {**rest, name: left}
 
 
 def with_cells(

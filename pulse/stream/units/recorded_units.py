@@ -20,13 +20,13 @@ from typing import Any
 
 from pulse.core.schema import StreamSchema
 from pulse.core.time import EARLIEST
-from pulse.stream.accents.accents import Accent, AccentError, AlterData, DropAttribute, is_alteration
+from pulse.stream.accents.accents import Accent, AccentError, is_alteration
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog, added_first
 from pulse.stream.descriptions.description import TRUE, Description
 from pulse.stream.descriptions.value_sets import DEFINED, ValueSet
-from pulse.stream.units.affine import IDENTITY, Affine
-from pulse.stream.units.step_maps import Absences, Alteration, Steps
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Absences, Alteration, Steps, effect_of
 from pulse.stream.units.unit_map import Units
 
 WHOLE_ROW = ""
@@ -146,12 +146,7 @@ def _recorded_times(epochs: list[tuple[int | None, Units]], time: str) -> Iterat
     for (start, units), end in zip(epochs, ends, strict=True):
         if start is not None and start == end:
             continue
-        cells = dict(units.cells.get(time, {}))
-        left = TRUE
-        for where in cells.values():
-            left = left - where
-        cells[IDENTITY] = left
-        for map, where in cells.items():
+        for map, where in units.parts(time, TRUE):
             low, high = (None if one is None else map(one) for one in (start, end))
             described = where & Description.where(**{time: ValueSet.between(low, high)})
             if not described.is_empty:
@@ -177,11 +172,7 @@ def _steps_of(
             found[target] = [Alteration(EARLIEST, where, effect) for effect, where in cells.items()]
     for one in accents:
         if (target := _target(one)) not in carried:
-            primitive = one.primitive
-            effect = (
-                primitive.alpha if isinstance(primitive, AlterData) else isinstance(primitive, DropAttribute)
-            )
-            found[target].append(Alteration(one.position, one.description, effect))
+            found[target].append(Alteration(one.position, one.description, effect_of(one)))
     if carried:
         for target, own in _carried(accents, before, carried, by):
             found[target].append(own)

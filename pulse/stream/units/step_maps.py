@@ -24,7 +24,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.pieces.step_maps import apply_steps, apply_steps_by_code, steps_in_force
-from pulse.stream.accents.accents import Accent, AccentError, AlterData, DropAttribute
+from pulse.stream.accents.accents import Accent, AccentError, AlterData, DropAttribute, is_alteration
 from pulse.stream.descriptions.description import Description
 from pulse.stream.descriptions.value_classes import Classes, bounded, check_kind, first_whole
 from pulse.stream.descriptions.value_sets import EVERYTHING, ValueSet
@@ -338,24 +338,30 @@ class Steps(StepFunction[Affine]):
         return a, b, *map.float_errors
 
 
+def effect_of(accent: Accent) -> Affine | bool:
+    """Return the effect of an accent: its map, or whether the attribute is absent from then on."""
+    primitive = accent.primitive
+    return primitive.alpha if isinstance(primitive, AlterData) else isinstance(primitive, DropAttribute)
+
+
 def steps_of(accents: Iterable[Accent], time: str) -> dict[str, Steps]:
     """Return the unit map of each altered attribute: from the units of the start to those in force."""
-    found: dict[str, list[Alteration[Affine]]] = {}
-    for one in accents:
-        if isinstance(one.primitive, AlterData):
-            change = Alteration(one.position, one.description, one.primitive.alpha)
-            found.setdefault(one.attribute, []).append(change)
+    found = _by_attribute(one for one in accents if is_alteration(one))
     return {name: Steps.of(own, time=time) for name, own in found.items()}
 
 
 def absences_of(accents: Iterable[Accent], time: str) -> dict[str, Absences]:
     """Return where attributes that are added and dropped are absent; before their first accent they are not."""
-    found: dict[str, list[Alteration[bool]]] = {}
-    for one in accents:
-        if not isinstance(one.primitive, AlterData):
-            change = Alteration(one.position, one.description, isinstance(one.primitive, DropAttribute))
-            found.setdefault(one.attribute, []).append(change)
+    found = _by_attribute(one for one in accents if not is_alteration(one))
     return {name: Absences.of(own, time=time) for name, own in found.items()}
+
+
+def _by_attribute(accents: Iterable[Accent]) -> dict[str, list[Alteration[Any]]]:
+    found: dict[str, list[Alteration[Any]]] = {}
+    for one in accents:
+        change: Alteration[Any] = Alteration(one.position, one.description, effect_of(one))
+        found.setdefault(one.attribute, []).append(change)
+    return found
 
 
 def _shifts(maps: tuple[FloatArray, FloatArray], off: tuple[FloatArray, FloatArray]) -> FloatArray:

@@ -76,14 +76,24 @@ class Units:
                 found[map] = found.get(map, FALSE) | where
                 continue
             left = left - where
-            _join(found, map, where - first)
-            _join(found, alpha.after(map), inside)
-        _join(found, alpha, left)
+            add_rows(found, map, where - first)
+            add_rows(found, alpha.after(map), inside)
+        add_rows(found, alpha, left)
         found.pop(IDENTITY, None)
         cells = {name: own for name, own in self.cells.items() if name != attribute}
         cells |= {attribute: found} if found else {}
         weights = {**self.weights, attribute: weight} if weight else self.weights
         return Units(cells, weights, self.absent)
+
+    def parts(self, attribute: str, first: Description) -> Iterator[tuple[Affine, Description]]:
+        """Split a description, in first units, by the map of an attribute."""
+        for map, cell in self.cells.get(attribute, {}).items():
+            part = first & cell
+            if not part.is_empty:
+                yield map, part
+                first = first - cell
+        if not first.is_empty:
+            yield IDENTITY, first
 
     def forward(self, first: Description) -> Description:
         """Translate a description from first to present units."""
@@ -153,6 +163,7 @@ def _some(
     return {key: left for key, where in described.items() if not (left := rows(where)).is_empty}
 
 
-def _join(cells: dict[Affine, Description], map: Affine, where: Description) -> None:
+def add_rows(cells: dict[K, Description], key: K, where: Description) -> None:
+    """Add rows to the cell of a key; a cell without rows is not kept."""
     if not where.is_empty:
-        cells[map] = cells.get(map, FALSE) | where
+        cells[key] = cells.get(key, FALSE) | where
