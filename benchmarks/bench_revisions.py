@@ -28,10 +28,10 @@ from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Macd
 from pulse.benchmarks.recording import OURS, SEED, Accuracy, exact, record, sizes
 from pulse.benchmarks.revising import Held
+from pulse.benchmarks.workloads.revision_loads import Load, generate_load
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.datasets.generators.generate import generate
-from pulse.datasets.generators.revision_loads import Load, generate_load
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.delta import Changed

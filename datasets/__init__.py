@@ -2,7 +2,7 @@
 
 Layers, each importing strictly lower ones::
 
-    revision_readers                                generators.revision_loads
+    revision_readers
         |
     taq.corrections   arrivals   debezium
         |                |           |

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pulse.benchmarks.workloads.revision_loads import generate_load
 from pulse.core import format_instant
-from pulse.datasets.generators.revision_loads import generate_load
 from pulse.store.errors import HistoryGoneError
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused

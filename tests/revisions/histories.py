@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pulse
-from pulse.datasets.generators.revision_loads import Load, generate_load
+from pulse.benchmarks.workloads.revision_loads import Load, generate_load
 from pulse.store.model import Model
 from tests.runtime.execution.asking import COLLISION, FOLLOWING, MACD
 

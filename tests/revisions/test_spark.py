@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pulse
-from pulse.datasets.generators.revision_loads import Load
+from pulse.benchmarks.workloads.revision_loads import Load
 from pulse.store.model import Model
 from tests.revisions.histories import LOCAL, QUERIES, fitted, keys_of, load_of, rows_of, stream
 from tests.revisions.test_from_scratch import same

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulse
-from pulse.datasets.generators.revision_loads import generate_load
+from pulse.benchmarks.workloads.revision_loads import generate_load
 from tests import test_query_truth as asked
 from tests.test_query_truth import Case
 from tests.truth.pieces import tracks

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
+from pulse.benchmarks.workloads.revision_loads import generate_load
 from pulse.core.errors import PulseError
-from pulse.datasets.generators.revision_loads import generate_load
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference
 from pulse.runtime.execution.bound_plan import RateError

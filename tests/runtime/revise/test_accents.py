@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
+from pulse.benchmarks.workloads.revision_loads import generate_load
 from pulse.core.time import format_instant
-from pulse.datasets.generators.revision_loads import generate_load
 from pulse.operators.refit.api import correct
 from pulse.store.errors import StoreError
 from pulse.store.model import Model

@@ -19,8 +19,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pulse
+from pulse.benchmarks.workloads.revision_loads import generate_load
 from pulse.core.errors import PulseError
-from pulse.datasets.generators.revision_loads import generate_load
 from pulse.operators.refit.api import correct
 from pulse.runtime.revise.driver import COUNTS
 from pulse.store.errors import HistoryGoneError, RevisionUnderWayError, StoreError

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.benchmarks.workloads.revision_loads import generate_load
 from pulse.core.regions import Regions
-from pulse.datasets.generators.revision_loads import generate_load
 from pulse.runtime.revise.key_cache import TupleMemory
 from pulse.store.tuples.tuple_history import TupleHistory
 from tests.effort import examples

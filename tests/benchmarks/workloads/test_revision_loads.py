@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.benchmarks.workloads.revision_loads import generate_load
 from pulse.core import StreamSchema
 from pulse.core.elements import Deletion, Insertion
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.generators.revision_loads import generate_load
 
 SCHEMA = StreamSchema.of(
     key={"symbol": "string"}, time="t", modelled={"price": "step"}, unmodelled={"venue": "string"}
