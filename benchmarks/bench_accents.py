@@ -32,8 +32,8 @@ from pulse.benchmarks.checks.comparisons import rows_of
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Macd
 from pulse.benchmarks.recording import OURS, SEED, Accuracy, Timing, alternating, exact, record, sizes
-from pulse.core import StreamSchema
 from pulse.core.columns import Columns
+from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.datasets.generators.generate import generate
 from pulse.operators.data.relation import Relation

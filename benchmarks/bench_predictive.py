@@ -27,8 +27,8 @@ from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.duckdb_streams import DuckAbove, DuckMacd
 from pulse.benchmarks.peers.questions import Above, Macd
 from pulse.benchmarks.recording import OURS, SEED, Accuracy, exact, record, sizes
-from pulse.core import StreamSchema
 from pulse.core.expression import Arithmetic, Column, Elapsed
+from pulse.core.schema import StreamSchema
 from pulse.datasets.generators.generate import frame, generate
 from pulse.kernels.fit.truth_intervals import SAMPLES, STEP
 from pulse.kernels.validate.key_state import StateLayout, fresh

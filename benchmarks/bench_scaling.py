@@ -26,7 +26,7 @@ from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.spark_peer import consumed
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, Accuracy, exact, record, sizes
 from pulse.benchmarks.workloads.scaling_data import ASKED, BOUND_FOR, BOUNDS, VARIANTS, WHOLE, Grown, fitted
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.runtime.execution.scan import cache
 from pulse.session import Session
 from pulse.store.model import Model

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import EARLIEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import begins, clip, ending_after, ends

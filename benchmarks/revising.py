@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.keys import key_texts
 from pulse.core.regions import Regions
+from pulse.core.segment.batch import SegmentBatch
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import extents

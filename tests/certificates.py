@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.bounds import Absolute, ErrorBound, RelativeWithFloor
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
 
 Long = np.longdouble

@@ -22,7 +22,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pulse
-from pulse.core import (
+from pulse.core.errors import (
     BoundError,
     ColumnTypeError,
     DurationError,

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from pulse.benchmarks.checks.comparisons import models
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
-from pulse.core import SegmentBatch, StreamSchema
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.plan.query import Query

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulse.benchmarks.checks.comparisons import models
 from pulse.benchmarks.recording import Accuracy
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 
 _KEY = np.int64(1) << 46
 """Microseconds from one key to the next on a line of them all: more than any of these streams lasts."""

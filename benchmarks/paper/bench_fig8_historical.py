@@ -29,8 +29,8 @@ from pulse.benchmarks.peers.numba_streams import StreamMinimum
 from pulse.benchmarks.recording import BY_HAND, OURS, Accuracy, exact, sizes
 from pulse.benchmarks.replay import AT_ONCE, Engine, Replays, record_replay
 from pulse.benchmarks.workloads.moving_objects import SECOND, Objects
-from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.schema import StreamSchema
 from pulse.language import parse
 from pulse.operators.fit.spec import FitSpec
 

@@ -27,7 +27,7 @@ from pulse.benchmarks.peers.duckdb_peer import ROUNDING as SUMS
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Macd, Minimum
 from pulse.benchmarks.recording import SEED, Accuracy
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.datasets.generators.generate import generate
 from pulse.datasets.generators.ticks import symbol_names
 from pulse.session import Session

@@ -26,9 +26,9 @@ from pulse.benchmarks.peers.questions import SECOND, Following
 from pulse.benchmarks.recording import BY_HAND, OURS, SEED
 from pulse.benchmarks.replay import Engine
 from pulse.benchmarks.workloads.load import Arrivals
-from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.expression import Arithmetic, Column, Elapsed
+from pulse.core.schema import StreamSchema
 from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import StreamSchema
 from pulse.core.arrays import IntArray
+from pulse.core.schema import StreamSchema
 from pulse.kernels.counting_sort import group
 from pulse.operators.data.tuple_columns import check_columns, encode_keys, times
 

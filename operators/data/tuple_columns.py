@@ -7,19 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import (
-    ColumnTypeError,
-    NullKeyError,
-    SegmentBatch,
-    StreamSchema,
-    TimestampError,
-    split_timestamps,
-)
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.arrow_types import decoded, one_chunk
 from pulse.core.decimals import as_doubles
-from pulse.core.errors import check_once, unknown_column
-from pulse.core.time import EARLIEST, LATEST
+from pulse.core.errors import ColumnTypeError, NullKeyError, TimestampError, check_once, unknown_column
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
+from pulse.core.time import EARLIEST, LATEST, split_timestamps
 
 
 class KeyCodes(NamedTuple):

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch, Truth, format_instant
 from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
+from pulse.core.schema import Truth
+from pulse.core.segment.batch import SegmentBatch
+from pulse.core.time import format_instant
 from pulse.kernels.counting_sort import group
 from pulse.kernels.fit.greedy_lines import (
     AUTO,

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch, Truth
+from pulse.core.schema import Truth
+from pulse.core.segment.batch import SegmentBatch
 from pulse.kernels.fit.greedy_lines import POINT_SEGMENT, SEGMENT, Fitted
 from pulse.kernels.fit.truth_intervals import (
     NO_TIME,

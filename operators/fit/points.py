@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.kernels.counting_sort import group
 from pulse.kernels.fit.truth_intervals import SUPERSEDED, USED, intervals
 from pulse.operators.data.tuple_columns import encode_keys, segments_of, times, values

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import ErrorBound, StreamSchema, Truth
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.bounds import ErrorBound
 from pulse.core.decimals import as_doubles
 from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
 from pulse.core.expression import (
@@ -37,6 +37,7 @@ from pulse.core.expression import (
     number_of,
 )
 from pulse.core.fold import Domain
+from pulse.core.schema import StreamSchema, Truth
 from pulse.core.time import LIMIT, parse_duration
 from pulse.kernels.fit.truth_intervals import TRUTHS
 from pulse.operators.fit.spec import bounds_by_attribute

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from pulse.core import Truth, format_instant
 from pulse.core.arrays import FloatArray
+from pulse.core.schema import Truth
+from pulse.core.time import format_instant
 from pulse.kernels.fit.truth_intervals import POINT, Intervals
 from pulse.operators.fit.spec import FitSpec
 

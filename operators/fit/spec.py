@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pulse.core import ErrorBound, StreamSchema, Truth, format_duration
-from pulse.core.bounds import Absolute
+from pulse.core.bounds import Absolute, ErrorBound
 from pulse.core.errors import PulseError, unknown_column
+from pulse.core.schema import StreamSchema, Truth
+from pulse.core.time import format_duration
 from pulse.kernels.fit.constraints import NOT_ASKED
 from pulse.kernels.fit.greedy_lines import AUTO
 from pulse.kernels.fit.truth_intervals import TRUTHS

@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch, Truth
 from pulse.core.bounds import Absolute
 from pulse.core.instants import floor_microsecond
 from pulse.core.keys import key_ranks
+from pulse.core.schema import Truth
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.segment.order import Ranges
 from pulse.kernels.fit.constraints import LEAST, ROUNDING, SPARE
 from pulse.kernels.fit.greedy_lines import SEGMENT

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected, TupleFormatter, correct
 from pulse.operators.refit.points import RefitPoints

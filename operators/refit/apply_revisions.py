@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import StreamSchema, format_instant
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import REF, conform, one_chunk
 from pulse.core.keys import key_ranks
+from pulse.core.schema import StreamSchema
+from pulse.core.time import format_instant
 from pulse.operators.data.tuple_columns import changes, check_columns, needed_columns, times, values
 from pulse.operators.units.key_ends import Drops
 from pulse.stream.revisions import KIND, KNOWN, Revisions, not_recorded, with_reason

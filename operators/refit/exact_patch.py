@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.segment.batch import SegmentBatch
 from pulse.kernels.fit.constraints import LEAST, ROUNDING
 from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES
 from pulse.kernels.instants import GRAIN, MICROSECONDS

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.instants import split
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import EARLIEST
 from pulse.kernels.fit.constraints import ROUNDING
 from pulse.operators.data.tuple_columns import segments_of, values

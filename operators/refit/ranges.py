@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.instants import ceil_microsecond, floor_microsecond, tolerances
+from pulse.core.segment.batch import SegmentBatch
 from pulse.kernels.fit.greedy_lines import SEGMENT
 from pulse.kernels.fit.truth_intervals import RESUME, RUN, Intervals
 from pulse.kernels.instants import MICROSECONDS

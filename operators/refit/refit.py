@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.bounds import Absolute
 from pulse.core.instants import ceil_microsecond, floor_microsecond
 from pulse.core.regions import Regions
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import EARLIEST, LATEST
 from pulse.kernels.fit.greedy_lines import AUTO
 from pulse.operators.data.tuple_columns import segments_of, values

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
 from pulse.stream.revisions import Revisions
 

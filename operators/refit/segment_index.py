@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.instants import first_microsecond, floor_microsecond, split, tolerances
 from pulse.core.keys import key_ranks
+from pulse.core.segment.batch import SegmentBatch
 from pulse.kernels.instants import MICROSECONDS
 from pulse.operators.refit.apply_revisions import Corrected, dense
 

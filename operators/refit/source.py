@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch, StreamSchema
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.data.tuple_columns import times, values
 from pulse.operators.refit.apply_revisions import as_tuples, dense
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.decimals import as_doubles
+from pulse.core.schema import StreamSchema
 from pulse.kernels.pieces.step_maps import (
     apply_steps_on_grid,
     apply_steps_with_bounds,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.schema import StreamSchema
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.descriptions.description import Description
 from pulse.stream.units.step_maps import Absences, matching

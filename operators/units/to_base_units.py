@@ -21,10 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.decimals import as_doubles
-from pulse.core.schema import Truth
+from pulse.core.schema import StreamSchema, Truth
 from pulse.kernels.pieces.step_maps import cut_at_steps
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
 from pulse.operators.data.relation import Relation

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pulse.core import SegmentBatch
 from pulse.core.columns import Columns
 from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import format_instant
 from pulse.datasets.splits import read_splits
 from pulse.operators.data.relation import Relation

@@ -29,8 +29,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from pulse.core import SegmentBatch, StreamSchema, format_instant, to_microseconds
 from pulse.core.errors import unknown_column
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
+from pulse.core.time import format_instant, to_microseconds
 from pulse.store.accent_log import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path

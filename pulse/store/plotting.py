@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core import SegmentBatch, StreamSchema, to_microseconds
 from pulse.core.errors import unknown_column
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
+from pulse.core.time import to_microseconds
 from pulse.datasets.registry import detect, get_format
 from pulse.plot import plot_model, plot_tracks
 from pulse.plot.model import MOST_KEYS

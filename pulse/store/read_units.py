@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.arrow_types import decoded
 from pulse.core.components import connected
 from pulse.core.keys import key_ranks, key_texts
+from pulse.core.segment.batch import SegmentBatch
 from pulse.store.manifest import PartFile
 from pulse.store.model import Model
 from pulse.store.parquet_io import check_columns, open_parquet, read_parquet

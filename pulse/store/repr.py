@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulse.core import format_instant, html
+from pulse.core import html
+from pulse.core.time import format_instant
 
 if TYPE_CHECKING:
     from pulse.store.model import Model

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 
 TEMPORARY = ".tmp"
 ROW_GROUP = 1 << 16  # segments: enough to compress well, few enough to skip by key and time

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.benchmarks.workloads.revision_loads import generate_load
-from pulse.core import format_instant
+from pulse.core.time import format_instant
 from pulse.store.errors import HistoryGoneError
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import Absolute, BoundError, ErrorBound, Relative, RelativeWithFloor
+from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
+from pulse.core.errors import BoundError
 
 sizes = st.floats(0, 1e308)
 bounds = st.one_of(

@@ -4,15 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import (
-    ControlElement,
-    Deletion,
-    ElementError,
-    ElementKind,
-    Insertion,
-    Replacement,
-    read_changelog,
-)
+from pulse.core.elements import ControlElement, Deletion, ElementKind, Insertion, Replacement, read_changelog
+from pulse.core.errors import ElementError
 
 values = st.integers()
 changes = st.one_of(

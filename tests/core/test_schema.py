@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import (
-    ColumnTypeError,
-    Role,
-    SchemaError,
-    SchemaMismatchError,
-    StreamSchema,
-    Truth,
-    UnknownColumnError,
-)
 from pulse.core.arrow_types import canonical_type, parse_type
+from pulse.core.errors import ColumnTypeError, SchemaError, SchemaMismatchError, UnknownColumnError
+from pulse.core.schema import Role, StreamSchema, Truth
 from tests.core.segment.segments_of import SCHEMA
 
 KEY_TYPES = [pa.string(), pa.int64(), pa.uint8(), pa.bool_(), pa.date32(), pa.binary(), pa.decimal128(10, 2)]

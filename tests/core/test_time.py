@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import (
-    DurationError,
-    TimestampError,
+from pulse.core.errors import DurationError, TimestampError
+from pulse.core.time import (
+    LIMIT,
     format_duration,
+    format_instant,
     parse_duration,
     split_timestamps,
+    to_datetime64,
     to_microseconds,
 )
-from pulse.core.time import LIMIT, format_instant, to_datetime64
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 microseconds = st.integers(-LIMIT, LIMIT)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
+from pulse.core.schema import StreamSchema
 from pulse.datasets.arrivals import late_rows, read_arrivals, split_arrivals
 from pulse.datasets.revision_readers import detect_reader, read_revisions
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.core import StreamSchema
 from pulse.core.errors import ColumnTypeError
+from pulse.core.schema import StreamSchema
 from pulse.datasets.changelog import read_changelog_files
 from pulse.datasets.debezium import read_debezium
 from pulse.datasets.errors import DatasetError, EmptyInputError, UnknownFormatError

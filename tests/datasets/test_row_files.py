@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.datasets.changelog import read_changelog_files
 from pulse.datasets.errors import EmptyInputError, MalformedRowError, UnreadableError
 from pulse.datasets.row_files import read_rows

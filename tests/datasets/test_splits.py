@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.core.time import parse_instant
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.splits import read_splits, split_ratio, split_rows

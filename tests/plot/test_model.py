@@ -10,8 +10,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.core import SegmentBatch, StreamSchema
 from pulse.core.errors import PulseError
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.plot import PlotError, plot_model
 from pulse.store.model import Model
 from tests.runtime.execution.asking import START, local, prices, ticks

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pulse.core import SegmentBatch, StreamSchema
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.plot import PlotError, Together, plot_tracks
 from pulse.plot.bulk import outside_bulk
 from pulse.plot.tracks import _MOST_STROKES

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulse
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.datasets.generators.generate import frame
 from pulse.datasets.registry import get_format
 from pulse.language import parse

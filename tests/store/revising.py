@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.session import Session
 from pulse.store.model import Model
 from pulse.store.read_units import ReadUnit, units

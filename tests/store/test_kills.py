@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.core import format_instant
+from pulse.core.time import format_instant
 from pulse.session import Session
 from pulse.store import atomic_publish
 from pulse.store.errors import ModelNotFoundError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.operators.fit.spec import FitSpec
 from pulse.store.errors import ModelNotFoundError, StoreError
 from pulse.store.manifest import FILE, FORMAT_VERSION, Manifest, PartFile, Source

@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pulse
-from pulse.core import UnknownColumnError, format_instant
+from pulse.core.errors import UnknownColumnError
 from pulse.core.segment.order import find_overlap
+from pulse.core.time import format_instant
 from pulse.store.errors import ModelNotFoundError, StoreError
 from pulse.store.manifest import FILE
 from pulse.store.model import Model

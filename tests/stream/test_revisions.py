@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
 from pulse.core.elements import Deletion, Insertion, Replacement
 from pulse.core.errors import ElementError, SchemaError
+from pulse.core.schema import StreamSchema
 from pulse.stream.revisions import NO_KNOWN, Revisions
 
 TRADES = StreamSchema.of(

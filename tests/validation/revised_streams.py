@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 
 SECOND = 1_000_000
 LINES = StreamSchema.of(

@@ -77,7 +77,7 @@ def _caused(model: Any, behind: Any) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    from pulse.core import SegmentBatch
+    from pulse.core.segment.batch import SegmentBatch
 
     keys, types = dict.fromkeys(behind.column("key").to_pylist()), [type_ for _, type_ in model.schema.key]
     if len(types) == 1 and keys:

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core import SegmentBatch
 from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
@@ -30,6 +29,7 @@ from pulse.core.expression import (
     columns_of,
     transform,
 )
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.predicates import Truth, positive
 from pulse.operators.relational.scan import Scan

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.fit.append_ends import check_append, read_ends

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray
 from pulse.core.keys import key_ranks
+from pulse.core.schema import StreamSchema
 from pulse.operators.fit.stitch import PART
 from pulse.store.errors import StoreError
 from pulse.store.model import ENDS, Model

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core import StreamSchema
 from pulse.core.arrow_types import canonical_type
 from pulse.core.errors import (
     ColumnTypeError,
@@ -21,6 +20,7 @@ from pulse.core.errors import (
     check_once,
     unknown_column,
 )
+from pulse.core.schema import StreamSchema
 from pulse.datasets.ais.common import PROJECTED
 from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format

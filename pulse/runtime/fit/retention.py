@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pulse.core import parse_duration
 from pulse.core.errors import PulseError
+from pulse.core.time import parse_duration
 from pulse.runtime.fit.append import link
 from pulse.store.model import Model
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.datasets.counts import Counts
 from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.fit.pipeline import FitOutcome, Job, run_fit

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulse.core import SegmentBatch, format_instant, to_microseconds
 from pulse.core.arrow_types import decoded
+from pulse.core.segment.batch import SegmentBatch
+from pulse.core.time import format_instant, to_microseconds
 from pulse.datasets.counts import REASON, Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.operators.fit.stitch import UNIT, LateUnits
 from pulse.runtime.fit.worker import FitJob, Written
 

@@ -21,10 +21,10 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import parse_duration
 from pulse.core.arrays import IntArray
 from pulse.core.components import connected
 from pulse.core.keys import key_texts
+from pulse.core.time import parse_duration
 from pulse.datasets.recorded import Reports
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.execution.local_driver import in_threads

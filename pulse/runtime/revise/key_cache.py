@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import StreamSchema
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
 from pulse.core.regions import Regions
+from pulse.core.schema import StreamSchema
 from pulse.core.time import EARLIEST, LATEST
 from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.tuples.tuple_history import TupleHistory

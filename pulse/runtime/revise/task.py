@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.components import connected
 from pulse.core.keys import key_texts
 from pulse.core.regions import Regions
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import EARLIEST, LATEST, LIMIT
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.api import Refitted, refit

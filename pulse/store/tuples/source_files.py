@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import StreamSchema
 from pulse.core.errors import ColumnTypeError, NullKeyError, PulseError
+from pulse.core.schema import StreamSchema
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv, place_in
 from pulse.datasets.plain_parquet import PlainParquet, is_text

@@ -23,11 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pulse.core import StreamSchema, format_duration, format_instant
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
-from pulse.core.time import EARLIEST, LATEST
+from pulse.core.schema import StreamSchema
+from pulse.core.time import EARLIEST, LATEST, format_duration, format_instant
 from pulse.operators.data.tuple_columns import values
 from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.errors import HistoryGoneError

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray
+from pulse.core.schema import StreamSchema
 from pulse.operators.units.apply_maps import Alter
 from pulse.operators.units.to_base_units import RejectCallback, ToBaseUnits
 from pulse.stream.accents.admissibility import UnsupportedAccentError

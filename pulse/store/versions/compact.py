@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray
+from pulse.core.segment.batch import SegmentBatch
 from pulse.store.garbage_collection import forbid_plain_reading, publish, sweep
 from pulse.store.lock import locked
 from pulse.store.manifest import Manifest, PartFile

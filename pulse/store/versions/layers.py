@@ -23,10 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core import SegmentBatch, StreamSchema
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import REF
 from pulse.core.keys import key_ranks
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.segment.order import Ranges, narrow, time_order
 from pulse.store.errors import StoreError
 

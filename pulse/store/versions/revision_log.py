@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.store.model import Model
 from pulse.store.parquet_io import read_parquet, readable
 from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_schema

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.benchmarks.workloads.revision_loads import generate_load
-from pulse.core import StreamSchema
 from pulse.core.elements import Deletion, Insertion
+from pulse.core.schema import StreamSchema
 from pulse.datasets.errors import DatasetError
 
 SCHEMA = StreamSchema.of(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch, StreamSchema
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 
 SCHEMA = StreamSchema.of(
     key={"symbol": pa.string()}, time="t", modelled={"price": "step"}, unmodelled={"size": pa.int64()}

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import (
+from pulse.core.errors import (
     ColumnTypeError,
     OverlapError,
     ReversedRangeError,
     SchemaMismatchError,
-    SegmentBatch,
     SegmentError,
-    StreamSchema,
     TimestampError,
     UnknownColumnError,
 )
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from tests.core.segment.segments_of import SCHEMA, batch_of, simple
 from tests.strategies import segment_arrays
 

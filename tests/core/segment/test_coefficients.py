@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import SegmentError
+from pulse.core.errors import SegmentError
 from pulse.core.segment.coefficients import flat, from_padded, from_ragged, lengths, to_padded
 
 rows = st.lists(st.lists(st.floats(allow_nan=False), max_size=5), max_size=8)

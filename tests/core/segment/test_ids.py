@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 
-from pulse.core import SegmentBatch, StreamSchema
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from tests.core.segment.segments_of import batch_of, simple
 from tests.strategies import segment_arrays
 

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from scipy.interpolate import PPoly
 
-from pulse.core import SegmentBatch, SegmentError, StreamSchema
+from pulse.core.errors import SegmentError
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from tests.core.segment.segments_of import SCHEMA, batch_of, simple
 from tests.strategies import segment_arrays
 

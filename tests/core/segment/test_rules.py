@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pulse.core import (
+from pulse.core.errors import (
     ElementError,
     EmptyModelError,
     NegativeBoundError,
@@ -15,10 +15,10 @@ from pulse.core import (
     OverlapError,
     PointError,
     ReversedRangeError,
-    SegmentBatch,
     SegmentError,
     TimestampError,
 )
+from pulse.core.segment.batch import SegmentBatch
 from tests.core.segment.segments_of import SCHEMA, simple
 
 FAR = 1_700_000_000_000_000

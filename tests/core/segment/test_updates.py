@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import SegmentBatch, SegmentError
+from pulse.core.errors import SegmentError
+from pulse.core.segment.batch import SegmentBatch
 from tests import naive
 from tests.core.segment.segments_of import SCHEMA, simple
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
+from pulse.core.schema import StreamSchema
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.taq.corrections import read_corrections, split_corrections
 from pulse.datasets.taq.parquet import TaqParquet

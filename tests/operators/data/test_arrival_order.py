@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import NullKeyError
+from pulse.core.errors import NullKeyError
 from pulse.operators.data.arrival_order import sorted_by_key_and_time
 from tests.operators.fit.fitting import stream, tuples
 

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pulse.core import ColumnTypeError, NullKeyError, StreamSchema, TimestampError, UnknownColumnError
+from pulse.core.errors import ColumnTypeError, NullKeyError, TimestampError, UnknownColumnError
+from pulse.core.schema import StreamSchema
 from pulse.operators.data.tuple_columns import (
     changes,
     check_columns,

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from pulse.core import SegmentBatch, StreamSchema
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.fitter import FitCounts, Fitter
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.spec import FitSpec

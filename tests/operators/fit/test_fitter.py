@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import NullKeyError, UnknownColumnError
+from pulse.core.errors import NullKeyError, UnknownColumnError
 from pulse.kernels.fit.constraints import LONGEST
 from pulse.operators.fit.fitter import FitError, Fitter
 from pulse.operators.fit.spec import FitSpec

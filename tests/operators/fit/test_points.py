@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import SegmentBatch, StreamSchema
 from pulse.core.errors import SchemaError
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.fitter import Fitter
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.points import APART, PointFitter, fitter_for

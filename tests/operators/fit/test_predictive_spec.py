@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
 from pulse.core.bounds import Absolute, Relative
 from pulse.core.errors import ColumnTypeError, UnknownColumnError
 from pulse.core.expression import (
@@ -25,6 +24,7 @@ from pulse.core.expression import (
     Negative,
     Parameter,
 )
+from pulse.core.schema import StreamSchema
 from pulse.kernels.fit.truth_intervals import LINEAR, STEP
 from pulse.operators.fit.predictive_spec import (
     PredictSpec,

@@ -8,8 +8,9 @@ import pickle
 import numpy as np
 import pytest
 
-from pulse.core import BoundError, StreamSchema, UnknownColumnError
 from pulse.core.bounds import Absolute, Relative, RelativeWithFloor
+from pulse.core.errors import BoundError, UnknownColumnError
+from pulse.core.schema import StreamSchema
 from pulse.kernels.fit.greedy_lines import AUTO
 from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES, STEP
 from pulse.operators.fit.spec import FitSpec, FitSpecError

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import pulse
-from pulse.core import StreamSchema
 from pulse.core.expression import Column, Comparison, Constant, Function
 from pulse.core.plane import Plane
+from pulse.core.schema import StreamSchema
 from pulse.language import parse
 from pulse.operators.functions.plane_distortion import distortion
 from pulse.operators.relational.filter import FilterOperator

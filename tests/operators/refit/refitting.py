@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from pulse.core import SegmentBatch
 from pulse.core.regions import Regions
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.api import Refitted, patches, without_drift
 from pulse.stream.revisions import Revisions

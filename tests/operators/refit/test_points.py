@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.operators.fit.points import PointFitter
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.api import correct, refit

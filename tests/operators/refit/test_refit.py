@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import Stitched, part_table, stitch

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.operators.units.apply_maps import Alter
 from pulse.stream.accents.accents import Accent, AlterData

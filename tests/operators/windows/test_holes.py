@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
 from tests import certificates, naive
 from tests.operators.fit.fitting import (

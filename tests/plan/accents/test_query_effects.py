@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
 from pulse.core.expression import Arithmetic, Column, Constant, Function, Negative
+from pulse.core.schema import StreamSchema
 from pulse.core.time import parse_instant
 from pulse.kernels.pieces.step_maps import apply_steps
 from pulse.language import parse

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
 from pulse.core.columns import Columns
+from pulse.core.schema import StreamSchema
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.apply_changes import apply_changes

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulse
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.datasets.registry import get_format
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit import local_driver

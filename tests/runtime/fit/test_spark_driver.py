@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pulse
-from pulse.core import NullKeyError, UnknownColumnError
+from pulse.core.errors import NullKeyError, UnknownColumnError
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.plain_csv import PlainCsv
 from pulse.operators.fit.spec import FitSpec

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pulse
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.runtime.revise.driver import spec_of
 from pulse.store.model import Model
 from tests.certificates import problems

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.predict.co_partitioning import partition_keys

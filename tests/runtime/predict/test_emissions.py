@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pulse
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.predict.engine import Prediction

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.predict.engine import Prediction

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import pulse
 from pulse.benchmarks.checks.violations import SPLITS, workload
-from pulse.core import StreamSchema
 from pulse.core.certainty import CERTAIN, LIKELY
+from pulse.core.schema import StreamSchema
 from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.data.relation import Relation

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.language import parse
 from pulse.operators.data.updates import clip
 from pulse.operators.fit.predictive_spec import PredictSpec

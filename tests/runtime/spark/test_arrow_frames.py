@@ -5,7 +5,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from pulse.core import ColumnTypeError, SegmentBatch, StreamSchema, UnknownColumnError
+from pulse.core.errors import ColumnTypeError, UnknownColumnError
+from pulse.core.schema import StreamSchema
+from pulse.core.segment.batch import SegmentBatch
 from pulse.runtime.spark.arrow_frames import for_spark, spark_schema
 from tests.core.segment.segments_of import SCHEMA, batch_of
 from tests.effort import examples

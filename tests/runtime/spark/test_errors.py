@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pulse.core import NullKeyError, UnknownColumnError
+from pulse.core.errors import NullKeyError, UnknownColumnError
 from pulse.datasets.errors import UnreadableError
 from pulse.runtime.spark.errors import translated
 from pulse.store.errors import WriteError

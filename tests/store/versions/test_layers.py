@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from pulse.core import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.store.errors import HistoryGoneError, VersionGoneError
 from pulse.store.manifest import Manifest
 from pulse.store.model import Model

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.session import Session
 from pulse.store.errors import RevisionUnderWayError, StoreError, VersionGoneError
 from pulse.store.lock import locked

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.core.time import parse_instant
 from pulse.stream.accents.accents import AccentError, Punctuation
 from pulse.stream.accents.admissibility import UnsupportedAccentError

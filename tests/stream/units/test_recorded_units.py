@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
+from pulse.core.schema import StreamSchema
 from pulse.operators.units.to_base_units import ToBaseUnits
 from pulse.stream.accents.accents import Accent, AccentError, AlterData
 from pulse.stream.accents.admissibility import UnsupportedAccentError

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
 from pulse.core.errors import ColumnTypeError, UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Constant, Elapsed
+from pulse.core.schema import StreamSchema
 from pulse.kernels.validate.validate import CHANGED, EXPIRED, EXTENDED, FIRST, REPAIR, VIOLATED
 from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec, PredictSpecError

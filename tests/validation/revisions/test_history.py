@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Elapsed
+from pulse.core.schema import StreamSchema
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, clip, replaced
 from pulse.operators.fit.predictive_spec import PredictSpec
