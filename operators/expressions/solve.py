@@ -27,19 +27,18 @@ from pulse.core.expression import (
     Comparison,
     Expression,
     Function,
-    Instant,
     columns_of,
     number_of,
 )
 from pulse.core.schema import Role
-from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets, intersect, union
+from pulse.kernels.polynomial.interval_sets import IntervalSets, intersect, union
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.data.relation import Relation
-from pulse.operators.errors import OperandError
 from pulse.operators.expressions.by_value import holds_by_value, is_by_value, numbers_of
 from pulse.operators.expressions.on_segments import Evaluation
 from pulse.operators.expressions.predicates import Truth, comparisons_of, positive
-from pulse.operators.expressions.solution_sets import NOISE, Problem, Truths, chosen, nested, same, whole
+from pulse.operators.expressions.solution_sets import NOISE, Problem, Truths, chosen, nested, same
+from pulse.operators.expressions.time_sets import times_that_hold
 from pulse.operators.functions.base import Solution
 from pulse.operators.functions.registry import function_rules
 
@@ -90,8 +89,8 @@ class _Atom:
 
     def __init__(self, work: Evaluation, comparison: Comparison) -> None:
         self.comparison, self._work = comparison, work
-        turned = comparison.with_constant_last
-        self._relation, self._sides = turned.relation, (turned.left, turned.right)
+        turned = self._turned = comparison.with_constant_last
+        self._relation = turned.relation
         self._used = columns_of(turned)
         columns = work.relation.columns
         self._is_time = isinstance(turned.left, Column) and columns.role(turned.left.name) is Role.TIME
@@ -109,7 +108,7 @@ class _Atom:
 
     def truths(self, possible: bool) -> Truths:
         if self._is_time:
-            return same(self._times())
+            return same(times_that_hold(self._work.relation, self._turned))
         if self._by_value:
             return same(chosen(self._work.relation, holds_by_value(self.comparison, self._work.relation)))
         solution = self._solution
@@ -161,26 +160,3 @@ class _Atom:
         # |D| > e; without error that is D != 0.
         certain = union(problem.sets("<", -e), problem.sets(">", e))
         return nested(certain, model, problem.sets("!=", zero, always=~exact) if possible else None)
-
-    def _times(self) -> IntervalSets:
-        relation = self._work.relation
-        instant = self._sides[1]
-        if not isinstance(instant, Instant):
-            raise OperandError(
-                f"filter: {self.comparison}: expected an instant beside a time, such as '2024-05-01 12:00'; got {instant}"
-            )
-        x = (instant.microseconds - relation.ref) / 1e6
-        infinity = np.full(len(x), np.inf)
-        before, at, after = (-infinity, x, 0), (x, x, LOWER | UPPER), (x, infinity, 0)
-        sides = {
-            "<": [before],
-            "<=": [(*before[:2], UPPER)],
-            "=": [at],
-            "!=": [before, after],
-            ">=": [(*after[:2], LOWER)],
-            ">": [after],
-        }[self._relation]
-        bounds = np.stack([np.stack(side[:2], axis=1) for side in sides], axis=1).reshape(-1, 2)
-        ends = np.tile(np.array([side[2] for side in sides], np.uint8), len(x))
-        line = IntervalSets(np.arange(len(x) + 1) * len(sides), bounds, ends)
-        return intersect(line, whole(relation))

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.arrow_types import decoded
+from pulse.core.calendar import TimeSet
 from pulse.core.columns import Columns
 from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.core.expression import (
@@ -205,7 +206,7 @@ def _can_be_compared(e: Expression) -> bool:
         return e.op in _COMPUTE
     if isinstance(e, Function):
         return rules_of(e).of_keys is not None
-    return not isinstance(e, (Instant, Parameter, Elapsed))
+    return not isinstance(e, (Instant, TimeSet, Parameter, Elapsed))
 
 
 class _KeyValues(Domain[Any]):

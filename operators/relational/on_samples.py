@@ -23,13 +23,11 @@ from pulse.core.certainty import ABSENT, LIKELY, CertaintyArray
 from pulse.core.columns import Columns
 from pulse.core.expression import (
     FLIPPED,
-    HOLDS,
     Column,
     Comparison,
     Constant,
     Expression,
     Function,
-    Instant,
     columns_of,
     number_of,
 )
@@ -38,10 +36,10 @@ from pulse.kernels.buffer_pool import recycled
 from pulse.kernels.polynomial.certainty import compare, compare_constant
 from pulse.kernels.samples.grid_runs import Common, common_stretches, copy_codes, copy_stretches
 from pulse.operators.data.samples import Samples
-from pulse.operators.errors import OperandError
 from pulse.operators.expressions.by_value import holds_by_value, is_by_value, numbers_of
 from pulse.operators.expressions.on_samples import Numbers
 from pulse.operators.expressions.predicates import Truth, positive
+from pulse.operators.expressions.time_sets import holds_at
 from pulse.operators.functions.registry import rules_of
 from pulse.operators.relational.equi_join import equal_pairs
 
@@ -105,11 +103,7 @@ class _Certainties(Truth[CertaintyArray]):
         columns = samples.columns
         own = samples.certainty
         if isinstance(left, Column) and columns.role(left.name) is Role.TIME:
-            if not isinstance(right, Instant):
-                raise OperandError(
-                    f"filter: {e}: expected an instant beside a time, such as '2024-05-01 12:00'; got {right}"
-                )
-            return np.where(HOLDS[relation](samples.times, right.microseconds), own, ABSENT)
+            return np.where(holds_at(samples.times, turned), own, ABSENT)
         if is_by_value(turned, columns):
             return np.where(holds_by_value(e, samples), own, ABSENT)
         codes = self._numbers(relation, left, right)

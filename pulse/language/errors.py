@@ -11,6 +11,7 @@ from sqlglot.errors import TokenError
 
 from pulse.core.errors import PulseError
 
+_LISTED = 40  # names at most; of more only the nearest are listed
 _WIDTH = 100  # of the displayed line; a longer one would wrap and misplace the carets
 
 
@@ -94,6 +95,8 @@ def known(name: str, names: Iterable[str]) -> str:
     """
     names = list(names)
     folded = {other.casefold(): other for other in names}
-    near = difflib.get_close_matches(name.casefold(), list(folded), n=1)
-    hint = f"did you mean '{folded[near[0]]}'? " if near else ""
-    return f"{hint}There are: {', '.join(repr(other) for other in names) or 'none'}"
+    near = [folded[one] for one in difflib.get_close_matches(name.casefold(), list(folded), n=5)]
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    few = len(names) <= _LISTED
+    listed = ", ".join(repr(other) for other in (names if few else near or names[:5])) or "none"
+    return f"{hint}There are{'' if few else f' {len(names)}, among them'}: {listed}"

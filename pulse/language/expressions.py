@@ -22,9 +22,11 @@ from pulse.core.expression import (
     all_of,
 )
 from pulse.core.schema import Role
+from pulse.language.calendar import CALENDAR, arguments_of, in_session, is_calendar
 from pulse.language.errors import known, source_text, wrong
 from pulse.language.literals import duration, instant, number
 from pulse.language.scope import Attribute, Scope
+from pulse.language.syntax import InSession
 from pulse.operators.functions.of_time import OF_TIME
 from pulse.operators.functions.registry import SCALARS
 from pulse.operators.node import Duration
@@ -40,9 +42,12 @@ _RELATIONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
     exp.GT: ">",
 }
-_PUBLIC = sorted({*(name for name, one in SCALARS.items() if one.public), "pow", *OF_TIME, *AGGREGATES})
+FUNCTIONS = sorted(
+    {*(name for name, one in SCALARS.items() if one.public), "pow", *OF_TIME, *CALENDAR, *AGGREGATES}
+)
 _TIME_USES = (
-    "time can be compared with a timestamp, t < '2013-10-07 10:00' or t between '…' and '…', and selected; "
+    "time can be compared with a timestamp, t < '2013-10-07 10:00' or t between '…' and '…', asked for its time_of_day, "
+    "weekday or session, and selected; "
     "nothing can be calculated with it"
 )
 _COUNT = "a model has no tuples to count; ask for sum, avg, min or max over time, or see `pulse info` for the number of tuples"
@@ -104,6 +109,8 @@ class Binder:
         if isinstance(node, exp.Between):
             low = self._compare(">=", node.this, node.args["low"], node)
             return all_of([low, self._compare("<=", node.this, node.args["high"], node)])
+        if isinstance(node, InSession):
+            return in_session(self._the_time(node.this, "in session"), node.expression)
         if isinstance(node, exp.In):
             return _any_of([self._compare("=", node.this, value, node) for value in node.expressions])
         value, kind = self.value(node)
@@ -112,6 +119,12 @@ class Binder:
         raise wrong(f"expected a condition such as x < 5, got '{source_text(node)}'", node)
 
     def _compare(self, relation: str, a: exp.Expr, b: exp.Expr, whole: exp.Expr) -> Expression:
+        a, b = bare(a), bare(b)
+        if is_calendar(b):
+            a, b, relation = b, a, FLIPPED[relation]
+        if isinstance(a, exp.Anonymous) and is_calendar(a):
+            time, zone = arguments_of(a)
+            return CALENDAR[a.this](relation, self._the_time(time, a.this), zone, b)
         time_a, time_b = self._time(a), self._time(b)
         if time_a is not None and time_b is not None:
             if relation != "=":
@@ -139,6 +152,12 @@ class Binder:
             return None
         found = self.scope.resolve(node)
         return self.time() if isinstance(found, Attribute) and found.role is Role.TIME else None
+
+    def _the_time(self, node: exp.Expr, function: str) -> Column:
+        time = self._time(node)
+        if time is None:
+            raise wrong(f"{function} takes the stream's time, got '{source_text(node)}'", node)
+        return time
 
     def time(self) -> Column:
         """Return the time of the node: that of the first source, as a join's times are equal."""
@@ -231,9 +250,11 @@ class Binder:
             return self.aggregate(node)
         if name in OF_TIME:
             return self._of_time(node), NUMBER
+        if name in CALENDAR:
+            raise wrong(f"{name} can only be compared with a literal, in a condition", node)
         rules = SCALARS.get(name)
         if rules is None or not rules.public:
-            raise wrong(f"there is no function '{name}'; {known(name, _PUBLIC)}", node)
+            raise wrong(f"there is no function '{name}'; {known(name, FUNCTIONS)}", node)
         self._arity(node, rules.arity)
         objection = rules.objection(
             [one.name if isinstance(one, exp.Column) else "" for one in map(bare, arguments)]

@@ -63,3 +63,9 @@ class Statement(exp.Expression):
         "possible": False,
         "at": False,
     }
+
+
+class InSession(exp.Expression):
+    """``t IN SESSION 'code'``: the time is within the trading hours of an exchange."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}

@@ -1,7 +1,8 @@
 """The grammar of expressions, loosest binding first::
 
 any      := all (OR all)*                all     := negated (AND negated)*
-negated  := NOT negated | related        related := sum [relation sum | [NOT] BETWEEN sum AND sum | [NOT] IN (sum, …)]
+negated  := NOT negated | related        related := sum [relation sum | [NOT] BETWEEN sum AND sum | [NOT] IN members]
+members  := (sum, …) | SESSION 'text'
 sum      := product (+|- product)*       product := signed (*|/ signed)*
 signed   := (-|+) signed | power         power   := atom [^ signed]
 atom     := number | 'text' | TIMESTAMP 'text' | :name | TRUE | FALSE | (any) | function(any, …) | [name .] name
@@ -19,7 +20,7 @@ from sqlglot import TokenType, exp
 
 from pulse.language.cursor import Cursor
 from pulse.language.errors import mark, span
-from pulse.language.syntax import Amount
+from pulse.language.syntax import Amount, InSession
 from pulse.operators.functions.of_time import OF_TIME
 
 _RELATIONS: dict[TokenType, type[exp.Binary]] = {
@@ -101,6 +102,10 @@ class Terms(Cursor):
         return self.since(exp.Not(this=made), start) if negate else made
 
     def _in(self, left: exp.Expr, start: int) -> exp.Expr:
+        if self.word() == "SESSION" and self.is_type(TokenType.STRING, 1):
+            self._advance(2)
+            code = self.since(exp.Literal(this=self._prev.text, is_string=True), self._prev.start)
+            return self.since(InSession(this=left, expression=code), start)
         self.expect(TokenType.L_PAREN, "(", "after IN")
         if self.word() == "SELECT":
             raise self.error("IN takes a list of values, not a query; join the streams instead")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulse.language import LanguageError, parse
-from pulse.language.expressions import _PUBLIC
+from pulse.language.expressions import FUNCTIONS
 from pulse.operators.relational.scan import scans
 from tests.language.printing import POINTS
 from tests.language.printing import STREAMS as OTHERS
@@ -50,5 +50,5 @@ def test_the_error_of_the_page_is_given() -> None:
 
 
 def test_every_function_is_on_the_page() -> None:
-    for name in _PUBLIC:
+    for name in FUNCTIONS:
         assert re.search(rf"\b{name}\b", PAGE), name

@@ -9,6 +9,7 @@ import pytest
 
 from pulse.core.errors import PulseError
 from pulse.language import LanguageError, parse
+from pulse.language.expressions import FUNCTIONS
 from tests.language.printing import STREAMS
 
 BLOCKS = (Path(__file__).parent / "errors.txt").read_text(encoding="utf-8").split("\n====\n")
@@ -18,6 +19,7 @@ BLOCKS = (Path(__file__).parent / "errors.txt").read_text(encoding="utf-8").spli
 def test_error(block: str) -> None:
     _, _, pair = block.partition("\n")
     text, _, expected = pair.partition("\n=>\n")
+    expected = expected.replace("{functions}", ", ".join(map(repr, FUNCTIONS)))
     with pytest.raises(LanguageError) as raised:
         parse(text, STREAMS)
     error = raised.value

@@ -21,7 +21,8 @@ from pulse.core.expression import (
 from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets, intersect, union
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import OperandError
-from pulse.operators.expressions.solve import solve, whole
+from pulse.operators.expressions.solution_sets import whole
+from pulse.operators.expressions.solve import solve
 from tests.operators.contract import refusal
 from tests.operators.relational.test_filter import one_row, predicates
 from tests.strategies import relations
