@@ -18,6 +18,7 @@ from fractions import Fraction
 
 from pulse.core.expression import (
     Arithmetic,
+    Case,
     Column,
     Constant,
     Elapsed,
@@ -74,6 +75,17 @@ class _Images(Domain[Affine | Fraction | None]):
         if len(maps) < len(arguments):
             return None
         return IDENTITY if all(one.is_identity for one in maps) else rules_of(e).affine_image(maps)
+
+    def case(self, e: Case) -> Affine | Fraction | None:
+        """Return the map that both values have; a number has those that leave it as it is."""
+        value, otherwise = self.fold(e.value), self.fold(e.otherwise)
+        if isinstance(value, Fraction):
+            value, otherwise = otherwise, value
+        if isinstance(value, Affine) and isinstance(otherwise, Fraction):
+            return value if value(otherwise) == otherwise else None
+        if isinstance(value, Fraction):  # two numbers
+            return value if value == otherwise else IDENTITY
+        return value if value == otherwise else None
 
     def other(self, e: Expression) -> None:
         return None

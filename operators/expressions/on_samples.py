@@ -23,7 +23,16 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.certainty import ABSENT, CertaintyArray
-from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, number_of
+from pulse.core.expression import (
+    Arithmetic,
+    Case,
+    Column,
+    Constant,
+    Expression,
+    Function,
+    Negative,
+    number_of,
+)
 from pulse.core.fold import Domain
 from pulse.core.schema import Role
 from pulse.kernels.buffer_pool import recycled
@@ -97,6 +106,13 @@ class Numbers(Domain[Number]):
 
     def function(self, e: Function, arguments: Sequence[Number]) -> Number:
         return rules_of(e).samples(self, e, arguments)
+
+    def case(self, e: Case) -> Number:
+        from pulse.operators.expressions.case import (
+            case_of_numbers,  # it decides predicates, which are evaluated here
+        )
+
+        return case_of_numbers(self, e)
 
     def other(self, e: Expression) -> NoReturn:
         raise OperandError(f"{self.operator}: expected a number, got {e}")

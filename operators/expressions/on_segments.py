@@ -30,6 +30,7 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.expression import (
     Arithmetic,
+    Case,
     Column,
     Constant,
     Elapsed,
@@ -164,6 +165,13 @@ class Evaluation(Domain[Operand]):
 
     def function(self, e: Function, arguments: Sequence[Operand]) -> Operand:
         return rules_of(e).segments(self, e, arguments)
+
+    def case(self, e: Case) -> Operand:
+        from pulse.operators.expressions.case import (
+            case_of_models,  # it solves predicates, which are evaluated here
+        )
+
+        return case_of_models(self, e)
 
     def other(self, e: Expression) -> NoReturn:
         raise OperandError(f"{self.operator}: expected a number, got {e}")
@@ -300,6 +308,16 @@ class Evaluation(Domain[Operand]):
             share = 1.0 / abs(b)
             return self._scaled(a, self.relation.models[a] / b, share, share, exact=_is_power_of_two(abs(b)))
         return self.product(a, reciprocal(self, b, expression))
+
+
+def without_hidden(relation: Relation) -> Relation:
+    """Remove the hidden columns of an evaluation, whose names another evaluation would reuse."""
+    own = (*relation.columns.modelled, *({ELAPSED} & relation.models.keys()))
+    return replace(
+        relation,
+        models={name: relation.models[name] for name in own},
+        err={name: relation.err[name] for name in own},
+    )
 
 
 def _is_power_of_two(size: float) -> bool:

@@ -14,6 +14,7 @@ from pulse.core.columns import Columns
 from pulse.core.expression import (
     TRUE,
     And,
+    Case,
     Column,
     Comparison,
     Constant,
@@ -22,7 +23,7 @@ from pulse.core.expression import (
     Or,
     Parameter,
     columns_of,
-    walk,
+    transform,
 )
 from pulse.core.fold import Domain, V, negated
 from pulse.operators.errors import OperandError
@@ -86,8 +87,33 @@ class _Positive(Domain[Expression]):
 
 
 def comparisons_of(predicate: Expression) -> tuple[Comparison, ...]:
-    """Return the comparisons of a predicate, each once."""
-    return tuple(dict.fromkeys(one for one in walk(predicate) if isinstance(one, Comparison)))
+    """Return the comparisons of a predicate, each once; not those within a compared value."""
+    return tuple(dict.fromkeys(_Comparisons().fold(predicate)))
+
+
+def computed_columns(e: Expression) -> set[str]:
+    """Return the columns that a value is computed from; not those of a case, which handles its own nulls."""
+    return columns_of(transform(e, lambda one: TRUE if isinstance(one, Case) else one))
+
+
+class _Comparisons(Domain[tuple[Comparison, ...]]):
+    def comparison(self, e: Comparison) -> tuple[Comparison, ...]:
+        return (e,)
+
+    def conjunction(self, e: And, operands: Sequence[tuple[Comparison, ...]]) -> tuple[Comparison, ...]:
+        return sum(operands, ())
+
+    def disjunction(self, e: Or, operands: Sequence[tuple[Comparison, ...]]) -> tuple[Comparison, ...]:
+        return sum(operands, ())
+
+    def negation(self, e: Not, operand: tuple[Comparison, ...]) -> tuple[Comparison, ...]:
+        return operand
+
+    def parameter(self, e: Parameter) -> tuple[Comparison, ...]:
+        return ()
+
+    def other(self, e: Expression) -> tuple[Comparison, ...]:
+        return ()
 
 
 def only_mentions(expression: Expression, names: Collection[str]) -> bool:

@@ -27,7 +27,6 @@ from pulse.core.expression import (
     Comparison,
     Expression,
     Function,
-    columns_of,
     number_of,
 )
 from pulse.core.schema import Role
@@ -36,7 +35,7 @@ from pulse.kernels.rounding import magnitudes
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.by_value import holds_by_value, is_by_value, numbers_of
 from pulse.operators.expressions.on_segments import Evaluation
-from pulse.operators.expressions.predicates import Truth, comparisons_of, positive
+from pulse.operators.expressions.predicates import Truth, comparisons_of, computed_columns, positive
 from pulse.operators.expressions.solution_sets import NOISE, Problem, Truths, chosen, nested, same
 from pulse.operators.expressions.time_sets import times_that_hold
 from pulse.operators.functions.base import Solution
@@ -46,15 +45,20 @@ from pulse.operators.functions.registry import function_rules
 DECIDED = 4 * float(np.finfo(np.float64).eps)
 
 
-def solve(relation: Relation, predicate: Expression, *, possible: bool) -> tuple[Relation, Truths]:
+def solve(
+    relation: Relation, predicate: Expression, *, possible: bool, strict: bool = False
+) -> tuple[Relation, Truths]:
     """Find when a predicate holds in each row; return the relation, possibly with rows cut finer, and the solution sets.
 
-    Without ``possible`` that set is not computed and equals the model's. A point row has its instant as the set, or none. The
-    relation may have gained hidden columns, whose names begin with ``#``.
+    Without ``possible`` that set is not computed and equals the model's. With ``strict`` the rounding of models without error
+    counts as error, so that the certain and the possible set differ where a sign is not decided. A point row has its instant as
+    the set, or none. The relation may have gained hidden columns, whose names begin with ``#``.
     """
     plain = positive(predicate)
     work = Evaluation(relation, "filter", null=1.0)
-    atoms = [_Atom(work, one) for one in comparisons_of(plain)]  # cut all rows before any set is built
+    atoms = [
+        _Atom(work, one, strict) for one in comparisons_of(plain)
+    ]  # cut all rows before any set is built
     found = {atom.comparison: atom.truths(possible) for atom in atoms}
     return work.relation, _Solution(found, work.relation).fold(plain)
 
@@ -87,11 +91,11 @@ def _by_sets(combine: Callable[[IntervalSets, IntervalSets], IntervalSets], a: T
 class _Atom:
     """A comparison with evaluated operands; its sets are built once all rows have been cut."""
 
-    def __init__(self, work: Evaluation, comparison: Comparison) -> None:
-        self.comparison, self._work = comparison, work
+    def __init__(self, work: Evaluation, comparison: Comparison, strict: bool) -> None:
+        self.comparison, self._work, self._strict = comparison, work, strict
         turned = self._turned = comparison.with_constant_last
         self._relation = turned.relation
-        self._used = columns_of(turned)
+        self._used = computed_columns(turned)
         columns = work.relation.columns
         self._is_time = isinstance(turned.left, Column) and columns.role(turned.left.name) is Role.TIME
         self._by_value = not self._is_time and is_by_value(turned, columns)
@@ -144,6 +148,8 @@ class _Atom:
         exact = errors == 0.0
         constant = exact if D.shape[1] == 1 else exact & ~D[:, 1:].any(axis=1)
         model = Problem(relation, D, np.where(constant, 0.0, noise)).sets(R, zero)
+        if self._strict:
+            e, exact = np.where(exact, noise, e), constant
         if exact.all():
             return same(model)
         # For these sets no value counts as zero; instead the bound grows by the error of evaluating D and finding its roots.

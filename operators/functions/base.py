@@ -48,6 +48,8 @@ class ScalarFunction:
 
     name: ClassVar[str]
     arity: ClassVar[int] = 1
+    variadic: ClassVar[bool] = False
+    """Whether queries may call it with more arguments: ``f(x, y, z)`` is ``f(f(x, y), z)``."""
     public: ClassVar[bool] = True
     """Whether queries can call it; other functions arise by rewriting."""
     needs_bounds: ClassVar[bool] = True

@@ -8,6 +8,8 @@ from pulse.operators.functions.absolute import Absolute
 from pulse.operators.functions.base import ScalarFunction
 from pulse.operators.functions.distance import Distance, Span, SquaredDistance
 from pulse.operators.functions.exponential import Exponential, Logarithm
+from pulse.operators.functions.least_greatest import Greatest, Least
+from pulse.operators.functions.sign import Sign
 from pulse.operators.functions.square_root import SquareRoot
 from pulse.operators.functions.trigonometric import Cosine, Sine
 
@@ -20,6 +22,9 @@ SCALARS: dict[str, ScalarFunction] = {
         Logarithm(),
         Sine(),
         Cosine(),
+        Least(),
+        Greatest(),
+        Sign(),
         Distance(),
         SquaredDistance(),
         Span(),

@@ -25,6 +25,7 @@ from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.core.expression import (
     FLIPPED,
     Arithmetic,
+    Case,
     Column,
     Comparison,
     Constant,
@@ -206,7 +207,7 @@ def _can_be_compared(e: Expression) -> bool:
         return e.op in _COMPUTE
     if isinstance(e, Function):
         return rules_of(e).of_keys is not None
-    return not isinstance(e, (Instant, TimeSet, Parameter, Elapsed))
+    return not isinstance(e, (Case, Instant, TimeSet, Parameter, Elapsed))
 
 
 class _KeyValues(Domain[Any]):

@@ -1,7 +1,7 @@
 """Project, filter and join samples, instant by instant, above windows (semantics 3.4, 3.9).
 
 :mod:`pulse.operators.expressions.on_samples` evaluates the numbers. A predicate gives each sample a code of
-:mod:`pulse.core.certainty`: AND takes the smallest, OR the largest (:mod:`pulse.operators.expressions.predicates`).
+:mod:`pulse.core.certainty` (:mod:`pulse.operators.expressions.predicates_on_samples`).
 
 A join pairs the common instants of two groups with equal keys. Instants of both sides are multiples of the same step, so a common
 stretch is a slice of each. A pair of samples has the smaller certainty of the two; where either is absent so is the pair. Each
@@ -19,28 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.core.certainty import ABSENT, LIKELY, CertaintyArray
+from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
-from pulse.core.expression import (
-    FLIPPED,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Function,
-    columns_of,
-    number_of,
-)
-from pulse.core.schema import Role
+from pulse.core.expression import Column, Constant, Expression
 from pulse.kernels.buffer_pool import recycled
-from pulse.kernels.polynomial.certainty import compare, compare_constant
 from pulse.kernels.samples.grid_runs import Common, common_stretches, copy_codes, copy_stretches
 from pulse.operators.data.samples import Samples
-from pulse.operators.expressions.by_value import holds_by_value, is_by_value, numbers_of
 from pulse.operators.expressions.on_samples import Numbers
-from pulse.operators.expressions.predicates import Truth, positive
-from pulse.operators.expressions.time_sets import holds_at
-from pulse.operators.functions.registry import rules_of
+from pulse.operators.expressions.predicates_on_samples import certainties
 from pulse.operators.relational.equi_join import equal_pairs
 
 
@@ -68,7 +54,7 @@ def project_samples(samples: Samples, outputs: Sequence[tuple[str, Expression]],
 
 def filter_samples(samples: Samples, predicate: Expression, *, possible: bool) -> Samples:
     """Keep samples at which the predicate holds, make others absent; merely possible ones stay only with ``possible``."""
-    codes = _Certainties(samples).fold(positive(predicate))
+    codes = certainties(samples, predicate)
     np.minimum(codes, samples.certainty, out=codes)
     if not possible:
         np.multiply(codes, codes >= LIKELY, out=codes)  # smaller codes become absent
@@ -78,58 +64,6 @@ def filter_samples(samples: Samples, predicate: Expression, *, possible: bool) -
 def _name(expression: Expression) -> str:
     assert isinstance(expression, Column), f"{expression} is not a name"
     return expression.name
-
-
-class _Certainties(Truth[CertaintyArray]):
-    """How certainly predicates hold at each sample of one arc; at most the sample's own certainty."""
-
-    def __init__(self, samples: Samples) -> None:
-        self._samples = samples
-        self._work = Numbers(samples, "filter", null=1.0)
-
-    def always(self, value: bool) -> CertaintyArray:
-        return self._work.always(value)
-
-    def both(self, a: CertaintyArray, b: CertaintyArray) -> CertaintyArray:
-        return np.minimum(a, b, out=a)
-
-    def either(self, a: CertaintyArray, b: CertaintyArray) -> CertaintyArray:
-        return np.maximum(a, b, out=a)
-
-    def comparison(self, e: Comparison) -> CertaintyArray:
-        turned = e.with_constant_last
-        relation, left, right = turned.relation, turned.left, turned.right
-        samples = self._samples
-        columns = samples.columns
-        own = samples.certainty
-        if isinstance(left, Column) and columns.role(left.name) is Role.TIME:
-            return np.where(holds_at(samples.times, turned), own, ABSENT)
-        if is_by_value(turned, columns):
-            return np.where(holds_by_value(e, samples), own, ABSENT)
-        codes = self._numbers(relation, left, right)
-        for name in columns_of(e) & set(columns.unmodelled_names):  # a comparison with a null is false
-            codes[np.isnan(numbers_of(samples, name, "filter"))] = ABSENT
-        return codes
-
-    def _numbers(self, relation: str, left: Expression, right: Expression) -> CertaintyArray:
-        own, work = self._samples.certainty, self._work
-        level = number_of(right)
-        if isinstance(left, Function) and level is not None:
-            codes = rules_of(left).codes(work, left, relation, float(level))
-            if codes is not None:
-                return codes
-        (x, ex), (y, ey) = work.fold(left), work.fold(right)
-        for expression, value in ((left, x), (right, y)):
-            if not isinstance(expression, (Column, Constant)) and not np.isfinite(value).all():
-                work.result(expression)  # raises an error that names key and instant
-        if np.ndim(y) == 0:
-            values, e = work.arrays(x, ex + ey)
-            return compare_constant(values, e, float(y), relation, own)
-        if np.ndim(x) == 0:
-            values, e = work.arrays(y, ex + ey)
-            return compare_constant(values, e, float(x), FLIPPED[relation], own)
-        x, ex, y, ey = work.arrays(x, ex, y, ey)
-        return compare(x, ex, y, ey, relation, own)
 
 
 # -- joins --------------------------------------------------------------------------------------------------

@@ -230,6 +230,25 @@ class Not(Expression):
         return f"not {self.operand}"
 
 
+@dataclass(frozen=True)
+class Case(Expression):
+    """``case when condition then value else otherwise end``; several conditions are cases within ``otherwise``."""
+
+    condition: Expression
+    value: Expression
+    otherwise: Expression
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return self.condition, self.value, self.otherwise
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Case:
+        return Case(*parts)
+
+    def __str__(self) -> str:
+        return f"case when {self.condition} then {self.value} else {self.otherwise} end"
+
+
 TRUE, FALSE = Constant(True), Constant(False)
 
 

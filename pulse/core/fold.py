@@ -5,7 +5,7 @@ of a program, text. Methods get the node itself beside the values of its parts, 
 part is written: a quotient by a number is a polynomial, one by a model is not.
 
 A comparison's sides are not folded: where its truth is found depends on what is compared, and a domain folds them where it needs
-them.
+them. Nor are the parts of a case: each value counts only where its condition may hold.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pulse.core.expression import (
     NEGATED,
     And,
     Arithmetic,
+    Case,
     Column,
     Comparison,
     Constant,
@@ -58,6 +59,8 @@ class Domain(Generic[V]):
                 return self.negative(e, self.fold(e.operand))
             case Comparison():
                 return self.comparison(e)
+            case Case():
+                return self.case(e)
             case And():
                 return self.conjunction(e, [self.fold(one) for one in e.operands])
             case Or():
@@ -100,6 +103,10 @@ class Domain(Generic[V]):
 
     def comparison(self, e: Comparison) -> V:
         """Return the value of a comparison, whose sides are not folded."""
+        return self.other(e)
+
+    def case(self, e: Case) -> V:
+        """Return the value of a case, whose parts are not folded."""
         return self.other(e)
 
     def conjunction(self, e: And, operands: list[V]) -> V:

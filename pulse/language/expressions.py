@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pyarrow as pa
 from sqlglot import exp
 
@@ -9,6 +11,7 @@ from pulse.core.expression import (
     FLIPPED,
     TRUE,
     Arithmetic,
+    Case,
     Column,
     Comparison,
     Constant,
@@ -199,6 +202,8 @@ class Binder:
             return self._power(node.this, node.expression), NUMBER
         if isinstance(node, exp.Anonymous):
             return self.function(node)
+        if isinstance(node, exp.Case):
+            return self._case(node), NUMBER
         if isinstance(node, exp.Cast):
             raise wrong("a timestamp can only be compared with a stream's time", node)
         if isinstance(node, exp.Star):
@@ -240,6 +245,23 @@ class Binder:
             )
         return Arithmetic("^", self.number(base), power)
 
+    def _case(self, node: exp.Case) -> Expression:
+        made = self._case_value(node.args["default"])
+        for one in reversed(node.args["ifs"]):
+            condition = (
+                self.predicate(one.this)
+                if node.this is None
+                else self._compare("=", node.this, one.this, one)
+            )
+            made = Case(condition, self._case_value(one.args["true"]), made)
+        return made
+
+    def _case_value(self, node: exp.Expr) -> Expression:
+        value, kind = self.value(node)
+        if kind not in (NUMBER, ANY):
+            raise wrong(f"CASE gives numbers, as other models do; '{source_text(node)}' is a {kind}", node)
+        return value
+
     def function(self, node: exp.Anonymous) -> tuple[Expression, str]:
         """Bind a call."""
         name, arguments = str(node.this), node.expressions
@@ -255,13 +277,17 @@ class Binder:
         rules = SCALARS.get(name)
         if rules is None or not rules.public:
             raise wrong(f"there is no function '{name}'; {known(name, FUNCTIONS)}", node)
-        self._arity(node, rules.arity)
+        if not rules.variadic or len(arguments) < rules.arity:
+            self._arity(node, rules.arity)
         objection = rules.objection(
             [one.name if isinstance(one, exp.Column) else "" for one in map(bare, arguments)]
         )
         if objection is not None:
             raise wrong(objection, node)
-        return Function(name, tuple(self.number(one) for one in arguments)), NUMBER
+        first, *others = (self.number(one) for one in arguments)
+        if rules.variadic:
+            return reduce(lambda a, b: Function(name, (a, b)), others, first), NUMBER
+        return Function(name, (first, *others)), NUMBER
 
     def _of_time(self, node: exp.Anonymous) -> Expression:
         """Bind a function of values now and some time ago."""

@@ -5,7 +5,8 @@ negated  := NOT negated | related        related := sum [relation sum | [NOT] BE
 members  := (sum, …) | SESSION 'text'
 sum      := product (+|- product)*       product := signed (*|/ signed)*
 signed   := (-|+) signed | power         power   := atom [^ signed]
-atom     := number | 'text' | TIMESTAMP 'text' | :name | TRUE | FALSE | (any) | function(any, …) | [name .] name
+atom     := number | 'text' | TIMESTAMP 'text' | :name | TRUE | FALSE | (any) | function(any, …) | case | [name .] name
+case     := CASE WHEN any THEN any [WHEN …] ELSE any END | CASE any WHEN sum THEN any [WHEN …] ELSE any END
 duration := number [unit] | 'text' | :name
 
 A function of time takes a duration behind its values: ``lag(price, 60 s)``.
@@ -40,12 +41,13 @@ _ELSEWHERE = {
     "OVER": "there are no window functions; write the window on the stream: from S[size 60 advance 2]",
 }
 _UNSUPPORTED = {
-    "CASE": "CASE is not part of the language; ask one query per case, with where, and put them together with union all",
     "CAST": "CAST is not part of the language; all arithmetic is in floating point",
     "EXISTS": "EXISTS is not part of the language; join the streams instead",
     "SELECT": "a query here must stand in FROM: from (select …) as name",
 }
 _ENDS = frozenset(("ERROR", "SAMPLE", "WITH", "ON", "OR"))
+MAX_CASES = 60
+"""The maximum number of conditions of one CASE: each is a case within the one before, which is walked recursively."""
 MAX_CHAIN = 120
 """The maximum number of operands of one sum or product: the tree is as deep as the chain, and is walked recursively."""
 
@@ -175,11 +177,38 @@ class Terms(Cursor):
         if word in ("TRUE", "FALSE") and not self.is_type(TokenType.DOT, 1):
             self._advance()
             return self.since(exp.Boolean(this=word == "TRUE"), start)
+        if word == "CASE" and not self.is_type(TokenType.DOT, 1):
+            return self._case(start)
         if word in _UNSUPPORTED:
             raise self.error(_UNSUPPORTED[word])
         if word and self.is_name() and self.is_type(TokenType.L_PAREN, 1) and self.word(2) != "SELECT":
             return self._function(start)
         return self.column()
+
+    def _case(self, start: int) -> exp.Expr:
+        self._advance()
+        self.deeper()
+        of = None if self.word() == "WHEN" else self.any()
+        ifs = []
+        while True:
+            at = self._start()
+            self.expect_word("WHEN", "in CASE")
+            condition = self.any() if of is None else self.sum()
+            self.expect_word("THEN", "after the condition of CASE")
+            ifs.append(self.since(exp.If(this=condition, true=self.any()), at))
+            if len(ifs) > MAX_CASES:
+                raise self.error(f"more than {MAX_CASES} conditions in one CASE")
+            if self.word() != "WHEN":
+                break
+        if not self.take_word("ELSE"):
+            raise self.error(
+                f"expected WHEN or ELSE in CASE, got {self.here()}; a model has no nulls, so the value of other times must be "
+                "given, or those times filtered away with where"
+            )
+        default = self.any()
+        self.expect_word("END", "after CASE")
+        self.depth -= 1
+        return self.since(exp.Case(this=of, ifs=ifs, default=default), start)
 
     def _parenthesis(self, start: int) -> exp.Expr:
         self.deeper()

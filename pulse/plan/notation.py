@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pulse.core.expression import (
     And,
     Arithmetic,
+    Case,
     Comparison,
     Constant,
     Expression,
@@ -58,6 +59,10 @@ class _Formulas(Domain[tuple[str, int]]):
 
     def comparison(self, e: Comparison) -> tuple[str, int]:
         return f"{formula(e.left)} {e.relation} {formula(e.right)}", _WHOLE
+
+    def case(self, e: Case) -> tuple[str, int]:
+        condition, value, otherwise = (formula(part) for part in e.parts)
+        return f"case when {condition} then {value} else {otherwise} end", _WHOLE
 
     def constant(self, e: Constant) -> tuple[str, int]:
         value = number_of(e)

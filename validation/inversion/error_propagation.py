@@ -8,21 +8,24 @@ errors) are kept. The inverse, from a bound to shares of it, is :mod:`pulse.vali
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.bounds import SHARE
 from pulse.core.expression import (
     Arithmetic,
+    Case,
     Column,
+    Comparison,
     Constant,
     Expression,
     Function,
     Negative,
+    columns_of,
     number_of,
     transform,
     walk,
@@ -32,7 +35,9 @@ from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError
 from pulse.operators.expressions.linear_terms import linear_terms
-from pulse.operators.expressions.on_segments import Evaluation
+from pulse.operators.expressions.on_segments import Evaluation, without_hidden
+from pulse.operators.expressions.predicates import Truth, comparisons_of, positive
+from pulse.operators.expressions.solve import solve
 from pulse.operators.functions.reciprocal import reciprocal_error
 from pulse.operators.functions.registry import rules_of
 from pulse.operators.inversion.needs import group_max, group_min
@@ -68,6 +73,9 @@ class Forward:
         work.near()  # rounding is proportional to the times that are multiplied
         for expression in self.expressions:
             work.fold(expression)
+            for one in _of_cases(expression):
+                if columns_of(one) & set(relation.columns.modelled):
+                    work.fold(one)
         return work
 
     # -- inputs of the rules -------------------------------------------------------------------------------
@@ -124,6 +132,58 @@ class Forward:
         return np.where(np.isnan(found), np.inf, found)
 
 
+def _of_cases(expression: Expression) -> Iterator[Expression]:
+    """Yield the expressions whose ranges decide the errors of the cases in an expression."""
+    for one in walk(expression):
+        if isinstance(one, Case):
+            yield Arithmetic("-", one.value, one.otherwise)
+            for comparison in comparisons_of(positive(one.condition)):
+                yield Arithmetic("-", comparison.left, comparison.right)
+
+
+class _Decisions(Truth[tuple[BoolArray, BoolArray]]):
+    """Whether a predicate holds in the whole of each row for every truth within these errors, and in some of it for some."""
+
+    def __init__(self, forward: Forward, errors: _Errors) -> None:
+        self._forward, self._errors = forward, errors
+
+    def always(self, value: bool) -> tuple[BoolArray, BoolArray]:
+        same = np.full(len(self._forward.relation), value)
+        return same, same
+
+    def both(
+        self, a: tuple[BoolArray, BoolArray], b: tuple[BoolArray, BoolArray]
+    ) -> tuple[BoolArray, BoolArray]:
+        return a[0] & b[0], a[1] & b[1]
+
+    def either(
+        self, a: tuple[BoolArray, BoolArray], b: tuple[BoolArray, BoolArray]
+    ) -> tuple[BoolArray, BoolArray]:
+        return a[0] | b[0], a[1] | b[1]
+
+    def comparison(self, e: Comparison) -> tuple[BoolArray, BoolArray]:
+        relation = self._forward.relation
+        if not columns_of(e) & set(relation.columns.modelled):
+            sets = solve(without_hidden(relation), e, possible=False)[1].model
+            some = np.diff(sets.offsets) > 0
+            return some, some
+        low, high = self._forward.values(Arithmetic("-", e.left, e.right))
+        err = self._errors.fold(e.left) + self._errors.fold(e.right)
+        low, high = low - err, high + err
+        match e.relation:
+            case "<":
+                return high < 0.0, low < 0.0
+            case "<=":
+                return high <= 0.0, low <= 0.0
+            case ">":
+                return low > 0.0, high > 0.0
+            case ">=":
+                return low >= 0.0, high >= 0.0
+        within = (low <= 0.0) & (high >= 0.0)
+        equal = (low == 0.0) & (high == 0.0)
+        return (equal, within) if e.relation == "=" else (~within, ~equal)
+
+
 class _Errors(Domain[FloatArray]):
     """Bounds of errors, for these errors of the columns."""
 
@@ -156,6 +216,13 @@ class _Errors(Domain[FloatArray]):
     def function(self, e: Function, arguments: Sequence[FloatArray]) -> FloatArray:
         caused = self._caused(e, arguments)
         return self._approximated(e, caused) if rules_of(e).approximated else caused
+
+    def case(self, e: Case) -> FloatArray:
+        """Return the larger error of both values, and their distance where these errors leave the condition undecided."""
+        larger = np.maximum(self.fold(e.value), self.fold(e.otherwise))
+        certain, possible = _Decisions(self._forward, self).fold(positive(e.condition))
+        apart = self._forward.sizes(Arithmetic("-", e.value, e.otherwise))
+        return np.where(certain | ~possible, larger, larger + apart)
 
     def _approximated(self, e: Expression, caused: FloatArray) -> FloatArray:
         return caused * (1.0 + SHARE) + self._forward.added(e)

@@ -18,7 +18,6 @@ near its ends the predicate is close to its boundary by nature, no bound above z
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from pulse.core.expression import (
     columns_of,
 )
 from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.on_segments import without_hidden
 from pulse.operators.expressions.predicates import Truth, comparisons_of, positive
 from pulse.operators.expressions.solve import solve
 from pulse.operators.inversion.needs import group_min
@@ -132,7 +132,7 @@ def margins(relation: Relation, predicate: Expression) -> Margins:
     atoms: dict[Comparison, Fixed | MarginCurve] = {}
     for one in every:
         if one not in moving:
-            sets = solve(_bare(forward.relation), one, possible=False)[1].model
+            sets = solve(without_hidden(forward.relation), one, possible=False)[1].model
             atoms[one] = Fixed(sets)
     for j, one in enumerate(moving):
         atoms[one] = curve_of(forward, j, one)
@@ -148,16 +148,6 @@ def margins(relation: Relation, predicate: Expression) -> Margins:
         rounding = np.maximum(rounding, np.where(matters[:, j], atom.noise + forward.approximation(j), 0.0))
     amount = np.maximum(np.abs(value) - rounding, 0.0) * _STRICTLY
     return Margins(forward, moving, value >= 0.0, amount, matters)
-
-
-def _bare(relation: Relation) -> Relation:
-    """Remove the hidden columns of an evaluation, whose names another evaluation would reuse."""
-    own = relation.columns.modelled
-    return replace(
-        relation,
-        models={name: relation.models[name] for name in own},
-        err={name: relation.err[name] for name in own},
-    )
 
 
 class _Margin(Truth[FloatArray]):

@@ -13,6 +13,7 @@ from pulse.core.expression import (
     TRUE,
     And,
     Arithmetic,
+    Case,
     Comparison,
     Constant,
     Expression,
@@ -98,6 +99,12 @@ class _Folded(Domain[Expression]):
 
     def comparison(self, e: Comparison) -> Expression:
         return _compared(Comparison(e.relation, self.fold(e.left), self.fold(e.right)))
+
+    def case(self, e: Case) -> Expression:
+        condition = self.fold(e.condition)
+        if is_truth(condition, True) or is_truth(condition, False):
+            return self.fold(e.value if is_truth(condition, True) else e.otherwise)
+        return Case(condition, self.fold(e.value), self.fold(e.otherwise))
 
     def conjunction(self, e: And, operands: Sequence[Expression]) -> Expression:
         return _joined(And, operands, neutral=TRUE, decisive=FALSE)
