@@ -21,8 +21,16 @@ DEMO ?= .demo
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
+# Where this is set, every process would compile every module, and every worker rewrite every test, again.
+unexport PYTHONDONTWRITEBYTECODE
+
+SUITE_LOG := $(VENV)/suite.log
+# What else comes before a part: in `make test` what each part would else make for itself.
+FIRST ?=
+AT_ONCE := $(MAKE) --no-print-directory --keep-going -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types tests warm nojit cluster fuzz audit bench site dist format clean
+.PHONY: help install demo test suite check checked lint types tests warm collected nojit cluster fuzz audit bench site wheel dist format clean
 
 help: ## show this list
 	@echo "Usage: make <target>"
@@ -52,11 +60,15 @@ $(STAMP): setup.cfg pyproject.toml
 demo: install ## run the main job on sample data; pictures and a page in DEMO=.demo
 	$(BIN)/pulse demo --out '$(DEMO)'
 
-# What often waits, for Spark, for pip or for the network, runs two at a time, each with its output in one piece where make can.
-# The suite is last, so that its closing lines are what is seen.
-test: install lint types warm ## lint, types, the whole suite, the kernels with the JIT off, the documentation, the wheel, Spark on a cluster, the audit
-	+@$(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) cluster dist site nojit audit
-	$(PYTEST)
+# Two at a time, the suite among them, so that cores are busy while Spark, pip or the network is waited for; each output is in one
+# piece where make can. The suite's comes last, so that its closing lines are what is seen; any failure is one of all of it.
+test: install lint ## lint, types, the whole suite, the kernels with the JIT off, the documentation, the wheel, Spark on a cluster, the audit
+	@rm -f $(SUITE_LOG); echo "follow the suite with: tail -F $(SUITE_LOG)"
+	+@$(AT_ONCE) suite types cluster dist site nojit audit FIRST="warm collected"; code=$$?; [ ! -f $(SUITE_LOG) ] || cat $(SUITE_LOG); exit $$code
+
+# Not while the wheel is built, which leaves its files in the checkout for a while.
+suite: $(FIRST) wheel
+	@$(PYTEST) > $(SUITE_LOG) 2>&1
 
 lint: install
 	$(BIN)/ruff check $(SOURCES)
@@ -66,7 +78,10 @@ lint: install
 CHECKED := $(addprefix tests/,kernels operators core stream plan language validation store oracles test_layering.py test_rooms.py \
   test_session.py test_query_edges.py test_query_composition.py runtime/execution/test_spark_driver.py runtime/execution/test_local_driver.py)
 
-check: install lint types ## lint, types and the quick part of the suite, for use while editing
+check: install lint ## lint, types and the quick part of the suite, for use while editing
+	+@$(AT_ONCE) checked types
+
+checked: install
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -q $(CHECKED) --ignore tests/store/test_kills.py
 
 # mypy does not follow setup.cfg's package_dir, so it is shown the package as the wheel would hold it.
@@ -82,14 +97,18 @@ tests: warm
 warm: install
 	$(BIN)/python -m tests.warming $(WORKERS)
 
-nojit: install
-	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(PYTEST) tests/kernels
+# Once for all workers, which else rewrote the assertions of the same tests each for itself; and what does not import is seen soon.
+collected: install
+	$(BIN)/python -m pytest --collect-only -qq > $(VENV)/collected.log || { tail -n 100 $(VENV)/collected.log; exit 1; }
+
+nojit: install $(FIRST)
+	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(PYTEST) -p no:cacheprovider tests/kernels
 
 # Programs first, each an application of its own; then what shares one, and last the tests that kill its workers.
-cluster: install ## the demo and the Spark part of the suite on a standalone cluster on loopback, whose workers lack Pulse and are killed
+cluster: install $(FIRST) ## the demo and the Spark part of the suite on a standalone cluster on loopback, whose workers lack Pulse and are killed
 	$(BIN)/python -m tests.cluster.standalone -- sh -ec ' \
-	  $(BIN)/python -m pytest tests/cluster/test_programs.py; \
-	  $(BIN)/python -m pytest $(ON_CLUSTER) tests/cluster/test_shipped.py tests/cluster/test_kills.py'
+	  $(BIN)/python -m pytest -p no:cacheprovider tests/cluster/test_programs.py; \
+	  $(BIN)/python -m pytest -p no:cacheprovider $(ON_CLUSTER) tests/cluster/test_shipped.py tests/cluster/test_kills.py'
 
 # New examples every time, two thousand a test; the suite itself runs the same few.
 fuzz: install ## look for input that crashes or hangs a reader or the query language (some 20 minutes; HYPOTHESIS_PROFILE=fuzz)
@@ -105,18 +124,23 @@ bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; O
 	  $(if $(ONLY),-k '$(ONLY)') $(if $(COMPARE),--pulse-compare '$(COMPARE)')
 
 # Warnings are errors: a link to a page, heading or name that is not there, a notebook that fails.
-site: install ## build the documentation into docs/_build/html; fails at a broken link or a failing notebook
+site: install $(FIRST) ## build the documentation into docs/_build/html; fails at a broken link or a failing notebook
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-# The wheel is built from the sdist, so that each holds what it needs; the environment it is tried in has nothing else.
-dist: install ## build sdist and wheel into dist/, install the wheel in an empty environment and run the demo there
-	rm -rf dist build $(VENV)/empty
+# The wheel is built from the sdist, so that each holds what it needs.
+wheel: install
+	rm -rf dist build
 	$(BIN)/python -m build --no-isolation --outdir dist . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
+	rm -rf build
+
+# The environment it is tried in has nothing else.
+dist: wheel $(FIRST) ## build sdist and wheel into dist/, install the wheel in an empty environment and run the demo there
+	rm -rf $(VENV)/empty
 	$(BIN)/python -m venv $(VENV)/empty
 	$(VENV)/empty/bin/python -m pip install --quiet --disable-pip-version-check --no-input dist/*.whl
 	cd $(VENV)/empty && bin/pulse --version && bin/pulse demo --rows 200k --out demo
-	rm -rf $(VENV)/empty build
+	rm -rf $(VENV)/empty
 
 format: install ## format the sources and mend what the linter can
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -38,6 +38,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "default")
 
 CLUSTER = os.environ.get("PULSE_TEST_MASTER")
 
+os.environ["SPARK_CONF_DIR"] = str(ROOT / "tests" / "spark")  # see its spark-defaults.conf
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say what our markers mean."""
@@ -83,9 +85,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
             "spark.driver.memory": "1g",
             "spark.executor.memory": "1g",
             "spark.ui.enabled": False,
-            # A run of some minutes ends before the second compiler's code pays, and its threads need cores of their own.
-            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             **where,
         },
     )

@@ -179,6 +179,7 @@ class Cluster:
             # working folder.
             "PYTHONSAFEPATH": "1",
             "SPARK_LOCAL_IP": HOST,
+            "SPARK_CONF_DIR": str(Path(__file__).parents[1] / "spark"),  # for quick starts
         }
 
     @property

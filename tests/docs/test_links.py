@@ -9,8 +9,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES = [page for page in PAGES if "_build" not in page.parts]
+
+
+def below(folder: Path, *suffixes: str) -> list[Path]:
+    """The files of a folder with these suffixes, without those that `make site` makes, maybe at this moment."""
+    found = []
+    for one in sorted(folder.iterdir()):
+        if one.is_dir() and one.name not in ("_build", ".ipynb_checkpoints"):
+            found += below(one, *suffixes)
+        elif one.suffix in suffixes:
+            found.append(one)
+    return found
+
+
+PAGES = [*sorted(ROOT.glob("*.md")), *below(ROOT / "docs", ".md")]
 _FENCED = re.compile(r"^(`{3,}).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _ENTRY = re.compile(r"^```\{toctree\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -60,11 +72,7 @@ def test_every_page_is_in_the_table_of_contents() -> None:
         for line in entry.splitlines()
         if line.strip() and not line.startswith(":")
     }
-    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
-    names = {
-        str(page.relative_to(ROOT / "docs").with_suffix(""))
-        for page in pages
-        if not {"_build", ".ipynb_checkpoints"} & set(page.parts)
-    }
+    pages = below(ROOT / "docs", ".md", ".ipynb")
+    names = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in pages}
     assert {name for name in names if not any(fnmatch(name, one) for one in listed)} == {"index"}
     assert [one for one in listed if not any(fnmatch(name, one) for name in names)] == []

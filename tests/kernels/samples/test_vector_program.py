@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pulse.kernels.samples import vector_program as p
 from pulse.kernels.samples.vector_program import Programs, no_tallies, run
 from tests import naive
+from tests.effort import examples
 
 COLUMNS, NUMBERS, CODES = 2, 4, 4
 PLACES = (p.TILE - 1, p.TILE, p.TILE + 1, 2 * p.TILE + 77)
@@ -102,6 +103,7 @@ def check(tallies, place, steps, constants, columns, begins):
     st.integers(0, 99),
     st.integers(0, 3),
 )
+@examples(9)  # each of up to 2000 places, in fractions
 def test_steps(some, n, seed, room):
     asked = made(some)
     columns, begins = places(n, seed, room)

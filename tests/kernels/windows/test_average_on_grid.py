@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pulse.kernels.windows.average_on_grid import first_not_finite, window_averages_every
 from tests import naive
+from tests.effort import size
 from tests.strategies import EPOCH_US, SCALES, coefficients, functions
 
 SECOND = 1_000_000
@@ -185,7 +186,7 @@ def test_a_size_that_is_no_multiple_opens_between_closing_times(tenths):
 
 
 def test_long_runs_lose_no_digits():
-    n = 200_000
+    n = size(200_000)
     ref = EPOCH_US + SECOND * np.arange(n)
     c = np.full((n, 1), 1e9)
     c[-20:] = 0.125

@@ -12,6 +12,7 @@ from scipy.interpolate import PPoly
 from pulse.kernels.status import NOT_FINITE, OK, UNCOVERED
 from pulse.kernels.windows import integral
 from tests import naive
+from tests.effort import size
 
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND  # an epoch-sized reference
@@ -170,7 +171,7 @@ def test_pieces_that_miss_each_other_by_rounding_are_one_run():
 
 
 def test_a_year_of_ten_second_windows_keeps_its_digits():
-    n = 100_000
+    n = size(100_000)
     length = YEAR // n
     starts = NOON + length * np.arange(n)
     level = 1e6 + np.sin(np.arange(n))
