@@ -68,20 +68,20 @@ class Handling:
 
 def aggregate_handling(
     function: str,
-    argument: str,
+    arguments: tuple[str, ...],
     kept: tuple[str, ...],
     output: DerivedOutput,
     window: SlidingHandling | None = None,
+    held: str = "the shift of a sum depends on the count of its values, which the answer lacks; it keeps its units",
 ) -> Handling:
     """Return the handling of an aggregate whose results are identified by the ``kept`` columns."""
     signature = Signature(
         function,
         foundation=Names.of(*kept),
         accumulator=Names.all_but(*kept),
-        ignored=Names.all_but(*kept, argument),
+        ignored=Names.all_but(*kept, *arguments),
         window=window,
     )
-    held = "the shift of a sum depends on the count of its values, which the answer lacks; it keeps its units"
     return Handling(signature, (output,), held=held)
 
 

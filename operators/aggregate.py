@@ -16,6 +16,11 @@ class Aggregate(Unary):
     argument: str
     output: str
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return the attributes that it is a function of."""
+        return (self.argument,)
+
     # -- rewriting ------------------------------------------------------------------------------------------
 
     has_equation = False
@@ -28,7 +33,7 @@ class Aggregate(Unary):
         return self.with_inputs((push_into(self.input, below),)), above
 
     def prune_columns(self, wanted: set[str]) -> Node:
-        return self.with_inputs((self.input.prune_columns({self.argument}),))
+        return self.with_inputs((self.input.prune_columns({*self.arguments}),))
 
     # -- explain --------------------------------------------------------------------------------------------
 

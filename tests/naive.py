@@ -5,7 +5,8 @@ Nothing here is shared with the code under test. Python floats, `fractions` or m
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -960,3 +961,71 @@ def superseded(rows, holes=False):
         elif holes:
             newest[key] = time
     return sum(len(times) - len(set(times)) for times in placed.values())
+
+
+def window_moments(
+    functions: Sequence[Sequence[tuple[Fraction, Fraction, int, Sequence[Any]]]],
+    begin: Fraction,
+    end: Fraction,
+) -> tuple[list[Fraction], list[list[Fraction]]]:
+    """Time-weighted means and covariances over ``[begin, end)`` of functions given as pieces ``(from, to, ref, coefficients)``.
+
+    Times are microseconds. The pieces of each function cover the window.
+    """
+
+    def integral(c: Sequence[Fraction], a: Fraction, b: Fraction) -> Fraction:
+        return sum((x * (b ** (j + 1) - a ** (j + 1)) / (j + 1) for j, x in enumerate(c)), Fraction(0))
+
+    def about(c: Sequence[Any], by: Fraction) -> list[Fraction]:
+        made = [Fraction(0)] * len(c)
+        for j, x in enumerate(c):
+            for i in range(j + 1):
+                made[i] += Fraction(x) * math.comb(j, i) * by ** (j - i)
+        return made
+
+    def cells() -> Iterator[tuple[Fraction, list[list[Fraction]]]]:
+        cuts = sorted({t for pieces in functions for piece in pieces for t in piece[:2] if begin < t < end})
+        for a, b in itertools.pairwise([begin, *cuts, end]):
+            own = [next(one for one in pieces if one[0] <= a and b <= one[1]) for pieces in functions]
+            yield (b - a) / 10**6, [about(c, (a - ref) / 10**6) for _, _, ref, c in own]
+
+    size = (end - begin) / 10**6
+    found = list(cells())
+    means = [
+        sum((integral(c[i], Fraction(0), length) for length, c in found), Fraction(0)) / size
+        for i in range(len(functions))
+    ]
+    both = [[Fraction(0)] * len(functions) for _ in functions]
+    for length, c in found:
+        centred = [[one[0] - mean, *one[1:]] for one, mean in zip(c, means, strict=True)]
+        for i, x in enumerate(centred):
+            for j, y in enumerate(centred):
+                product = [Fraction(0)] * (len(x) + len(y) - 1)
+                for m, a in enumerate(x):
+                    for n, b in enumerate(y):
+                        product[m + n] += a * b
+                both[i][j] += integral(product, Fraction(0), length) / size
+    return means, both
+
+
+def statistic(function: str, means: list[Fraction], both: list[list[Fraction]]) -> Any:
+    """A statistic of moments, to 50 digits; None where it is undefined. In a regression the dependent one comes first."""
+    digits = Context(prec=50)
+
+    def of(x: Fraction) -> Decimal:
+        return digits.divide(Decimal(x.numerator), Decimal(x.denominator))
+
+    def root(x: Fraction) -> Decimal:
+        return digits.sqrt(of(x))
+
+    if function in ("stddev", "variance"):
+        return Fraction(root(both[0][0])) if function == "stddev" else both[0][0]
+    if function == "covar":
+        return both[0][1]
+    if function == "corr":
+        product = both[0][0] * both[1][1]
+        return Fraction(digits.divide(of(both[0][1]), root(product))) if product else None
+    if both[1][1] == 0:
+        return None
+    slope = both[0][1] / both[1][1]
+    return slope if function == "regr_slope" else means[0] - slope * means[1]

@@ -199,13 +199,15 @@ def wanted(track: Track, function: str, size: int, advance: int) -> tuple[Any, A
         return windows.window_extrema(track, "x", size, advance, function)
     if function in ("first", "last"):
         return windows.window_ends(track, "x", size, advance, function)
+    if function in ("stddev", "variance"):
+        return windows.window_statistics(track, ["x"], size, advance, function)
     return (windows.window_sums if function == "sum" else windows.window_averages)(track, "x", size, advance)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_windows(seed: int) -> None:
     one = case(seed + 3000)
-    for function in ("min", "max", "sum", "avg", "first", "last"):
+    for function in ("min", "max", "sum", "avg", "first", "last", "stddev", "variance"):
         size, advance = window_of(one)
         text = (
             f"select k, {function}(x) as v from S[size {size / SECOND} advance {advance / SECOND}] group by k"
@@ -229,7 +231,7 @@ def test_the_least_of_a_window_counts_slivers() -> None:
 def test_windows_as_segments(seed: int) -> None:
     """The same at any closing time: result segments are polynomials in it."""
     one = case(seed + 4000)
-    for function in ("min", "max", "sum", "avg", "first", "last"):
+    for function in ("min", "max", "sum", "avg", "first", "last", "stddev", "variance"):
         size, advance = window_of(one)
         text = (
             f"select k, {function}(x) as v from S[size {size / SECOND} advance {advance / SECOND}] group by k"
@@ -245,6 +247,9 @@ def test_windows_as_segments(seed: int) -> None:
                 value[inside] = windows._extrema_over(track, "x", (t - size)[inside], t[inside], function)
             elif function in ("first", "last"):
                 value[inside] = windows.ends_over(track, "x", (t - size)[inside], t[inside], function)
+            elif function in ("stddev", "variance"):
+                found = windows.moments_over([(track, "x")], (t - size)[inside], t[inside])
+                value[inside] = windows.statistic_of(function, *found)
             else:
                 over = windows.Integral(track, "x").over(t[inside], size)
                 value[inside] = over * (1 if function == "sum" else SECOND / Long(size))

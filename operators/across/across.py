@@ -134,7 +134,7 @@ class Across(Aggregate):
 
     def handling(self) -> Handling:
         kept = (*self.by, self.input.columns.time)
-        return aggregate_handling(self.function, self.argument, kept, self.operator().derived_output())
+        return aggregate_handling(self.function, self.arguments, kept, self.operator().derived_output())
 
     # -- revisions ------------------------------------------------------------------------------------------
 

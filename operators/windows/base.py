@@ -35,6 +35,8 @@ class WindowFunction:
     output: str
     size: int
     advance: int | None = None
+    other: str | None = None
+    """The second argument, of functions that take two."""
 
     known: ClassVar[tuple[str, ...]]
     """The functions that it computes."""
@@ -42,6 +44,14 @@ class WindowFunction:
     def __post_init__(self) -> None:
         if self.function not in self.known:
             raise OperatorError(f"window: expected one of {', '.join(self.known)}, got '{self.function}'")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of its arguments."""
+        return (self.argument,) if self.other is None else (self.argument, self.other)
+
+    takes: ClassVar[int] = 1
+    """The number of its arguments."""
 
     def columns(self, before: Columns) -> Columns:
         """Return the output columns for an input with these columns."""
@@ -128,7 +138,7 @@ class WindowFunction:
             return made
         row = int(finite.reshape(len(finite), -1).all(axis=1).argmin())
         raise DomainError(
-            f"window {self.function}({self.argument}): the result for {made.where(row)} is beyond the range of "
+            f"window {self.function}({', '.join(self.names)}): the result for {made.where(row)} is beyond the range of "
             "floating-point numbers; scale the attribute down first"
         )
 
@@ -137,6 +147,10 @@ class WindowFunction:
     def gain(self, relation: Relation) -> float:
         """Return how many times the bound of its argument, in this input, that of a result may be."""
         return 1.0
+
+    def allowed(self, need: FloatArray, relation: Relation) -> FloatArray:
+        """Return the bounds of its arguments, per group of this input, that keep results within ``need``."""
+        return need / self.gain(relation)
 
     def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
         """Return the argument's fit that gives results a required one, by windows of ``seconds``, None for any size."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pulse.operators.windows.association import Association
 from pulse.operators.windows.base import WindowFunction
+from pulse.operators.windows.deviation import Deviation
 from pulse.operators.windows.ends import End, TupleEnd
 from pulse.operators.windows.extremum import Extremum
 from pulse.operators.windows.integral import Integral
@@ -15,6 +17,8 @@ OVER_RANGES: dict[str, type[WindowFunction]] = {
     "avg": Integral,
     "first": End,
     "last": End,
+    **dict.fromkeys(Deviation.known, Deviation),
+    **dict.fromkeys(Association.known, Association),
 }
 
 OVER_TUPLES: dict[str, type[WindowFunction]] = {

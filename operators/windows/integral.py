@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -205,11 +205,18 @@ def window_rounding(
     return rounding
 
 
-def _of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArray) -> FloatArray:
-    """Bound the contribution of solved ends between and beside the rows ``tail … head`` to an integral, once per result.
+class SolvedEnds(NamedTuple):
+    """Ends between rows that were found by solving: the row before each, the tolerance of its instant, the gap after it."""
 
-    An end that is not a whole microsecond was found by solving. It is accurate to the timeline's tolerance, and shorter ranges
-    there were merged into their neighbours: the jump of the model and its bound counts for that long, and for the gap, if any.
+    row: IntArray
+    within: FloatArray
+    gap: FloatArray
+
+
+def solved_ends(rows: Relation) -> SolvedEnds:
+    """Find the ends between rows that meet at no whole microsecond, or with a gap (seconds, 0 where there is none).
+
+    They are accurate to the timeline's tolerance, and shorter ranges there were merged into their neighbours.
     """
     end = rows.hi[:-1] * MICROSECONDS
     far = np.maximum(np.abs(rows.hi[:-1]), np.abs(rows.lo[1:]))
@@ -219,6 +226,15 @@ def _of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArra
     solved = (np.abs(end - np.rint(end)) > 4.0 * _EPSILON * MICROSECONDS * far) | has_gap
     within = tolerances(rows.ref[:-1], rows.hi[:-1], rows.ref[1:], rows.lo[1:])
     found = np.flatnonzero(same & solved & (gap <= within))
+    return SolvedEnds(found, within[found], np.where(has_gap, gap, 0.0)[found])
+
+
+def _of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArray) -> FloatArray:
+    """Bound the contribution of solved ends between and beside the rows ``tail … head`` to an integral, once per result.
+
+    The jump of the model and its bound counts for as long as an end is uncertain, and for the gap, if any.
+    """
+    found, within, gap = solved_ends(rows)
     if not len(found):
         return np.zeros(len(head))
     c, err = rows.models[argument], rows.err[argument]
@@ -226,7 +242,7 @@ def _of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArra
     with np.errstate(invalid="ignore", over="ignore"):
         jump = np.abs(left - right) + np.abs(err[found] - err[found + 1])
         most = np.maximum(np.abs(left), np.abs(right)) + np.maximum(err[found], err[found + 1])
-        charge = within[found] * jump + np.where(has_gap[found], gap[found], 0.0) * most
+        charge = within * jump + gap * most
     total = np.zeros(len(rows) + 2)  # cumulated over the ends before row i
     total[found + 2] = np.where(np.isfinite(charge), charge, 0.0)
     total = np.cumsum(total)

@@ -46,11 +46,13 @@ from pulse.operators.windows.incremental_window import IncrementalWindow
 class Window(Aggregate):
     """``function`` of ``argument`` per key over ``[t - size, t)``, as a function of the closing time ``t`` (3.5, 3.6).
 
-    Over points it aggregates the tuples in the window (7.8), and may be ``count``.
+    ``other`` is the second argument of functions that take two. Over points it aggregates the tuples in the window (7.8), and may
+    be ``count``.
     """
 
     size: Duration
     advance: Duration | None
+    other: str | None = None
 
     @cached_property
     def columns(self) -> Columns:
@@ -88,7 +90,11 @@ class Window(Aggregate):
         """Return the function's operator, over ranges or tuples. Where its size is an open parameter, only its texts are used."""
         functions = OVER_TUPLES if self.input.columns.points else OVER_RANGES
         size, advance = cast("int", self.size), cast("int | None", self.advance)
-        return functions[self.function](self.function, self.argument, self.output, size, advance)
+        return functions[self.function](self.function, self.argument, self.output, size, advance, self.other)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (self.argument,) if self.other is None else (self.argument, self.other)
 
     @property
     def pass_of_samples(self) -> tuple[Node, str, str] | None:
@@ -131,13 +137,15 @@ class Window(Aggregate):
         if not isinstance(other, Window):
             return None
         names = self.input.names_in(other.input)
-        there = replace(self, input=other.input, argument=other.argument, output=other.output)
-        if names is None or there != other or names[self.argument] != other.argument:
+        there = replace(
+            self, input=other.input, argument=other.argument, output=other.output, other=other.other
+        )
+        if names is None or there != other or tuple(names[one] for one in self.arguments) != other.arguments:
             return None
         return self.names_by_place(other)
 
     def mirrored(self, exchanged: Renaming) -> Swaps | None:
-        return None if self.argument in exchanged else swaps_of(exchanged, self.columns.key_names)
+        return None if exchanged.keys() & {*self.arguments} else swaps_of(exchanged, self.columns.key_names)
 
     # -- placement ------------------------------------------------------------------------------------------
 
@@ -149,15 +157,16 @@ class Window(Aggregate):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        return (Source.renamed(0, {self.output: self.argument}),)
+        return tuple(Source.renamed(0, {self.output: one}) for one in self.arguments)
 
     def input_fit(self, fit: Fit) -> Fit:
         seconds = self.size / 1e6 if isinstance(self.size, int) else None
         return self.operator.input_fit(fit, seconds)
 
     def invert(self, inversion: Inversion, relation: Relation, needs: Needs) -> tuple[Needs, ...]:
-        gain = self.operator.gain(inversion.segments(self.input))
-        return super().invert(inversion, relation, {name: need / gain for name, need in needs.items()})
+        (passed,) = super().invert(inversion, relation, needs)
+        below = inversion.segments(self.input)
+        return ({name: self.operator.allowed(need, below) for name, need in passed.items()},)
 
     def volatility(self, known: Volatilities, relation: Relation) -> Needs:
         gain = self.operator.gain(known.segments(self.input))
@@ -171,7 +180,10 @@ class Window(Aggregate):
         window = SlidingHandling(before.time, before.time, Fraction(self.size))
         kept = (*before.key_names, before.time)
         output = self.operator.derived_output()
-        return aggregate_handling(self.function, self.argument, kept, output, window)
+        if self.input.columns.points:
+            return aggregate_handling(self.function, self.arguments, kept, output, window)
+        held = "its results do not determine those in other units; it keeps its units"
+        return aggregate_handling(self.function, self.arguments, kept, output, window, held)
 
     # -- revisions ------------------------------------------------------------------------------------------
 
@@ -225,7 +237,8 @@ class Window(Aggregate):
     @property
     def label(self) -> str:
         every = "" if self.advance is None else f" every {duration(self.advance)}"
-        return f"Window {self.output} = {self.function}({self.argument}) over {duration(self.size)}{every}"
+        listed = ", ".join(self.arguments)
+        return f"Window {self.output} = {self.function}({listed}) over {duration(self.size)}{every}"
 
     @property
     def equations(self) -> tuple[str, ...]:

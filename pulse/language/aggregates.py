@@ -23,15 +23,17 @@ from pulse.operators.across.functions import EACH, OVER_RANGES, OVER_TUPLES
 from pulse.operators.node import Duration, Node
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.project import Project
+from pulse.operators.windows.functions import OVER_RANGES as WINDOW_FUNCTIONS
+from pulse.operators.windows.functions import OVER_TUPLES as WINDOW_FUNCTIONS_OF_TUPLES
 from pulse.operators.windows.window import Window
 
 
 @dataclass(frozen=True)
 class Call:
-    """``function(argument)``, and the name of its result in the plan."""
+    """``function(argument, …)``, and the name of its result in the plan."""
 
     function: str
-    argument: Expression
+    arguments: tuple[Expression, ...]
     output: str
 
 
@@ -54,6 +56,7 @@ def bind_aggregates(
     keys = _group_keys(select, scope)
     for call in found:
         _check_count(call, scope, node)
+        _check_over_tuples(call, node)
     calls = _bound_calls(found, scope, node)
     base, names = _arguments(node, calls)
     labels = node.equal_keys()
@@ -62,7 +65,10 @@ def bind_aggregates(
         _no_window(found[0], scope, node)
     if not whole and not (window is not None and base.columns.points):
         _check_across(found, scope, OVER_TUPLES if base.columns.points else OVER_RANGES)
-    parts = [_aggregated(base, names[call.argument], call, None if whole else keys, window) for call in calls]
+    parts = [
+        _aggregated(base, [names[one] for one in call.arguments], call, None if whole else keys, window)
+        for call in calls
+    ]
     return _joined(parts, calls), _Grouped(scope, calls, keys, labels)
 
 
@@ -111,10 +117,10 @@ def _group_keys(select: exp.Select, scope: Scope) -> tuple[str, ...]:
 
 def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[Call]:
     """Return distinct calls, their results named so that no two columns of the plan share a name."""
-    calls: dict[tuple[str, Expression], Call] = {}
+    calls: dict[tuple[str, tuple[Expression, ...]], Call] = {}
     taken = {*node.columns.names, node.columns.time}
     for call in found:
-        pair = str(call.this), _argument(call, scope)
+        pair = str(call.this), _call_arguments(call, scope)
         if pair not in calls:
             name = base = readable_name(call, scope)
             for number in range(2, len(found) + len(taken) + 3):
@@ -126,14 +132,18 @@ def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[C
     return list(calls.values())
 
 
-def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
-    binder = Binder(scope, "another aggregate")
+def _call_arguments(call: exp.Anonymous, scope: Scope) -> tuple[Expression, ...]:
     if call.this == "count" and len(call.expressions) == 1 and isinstance(call.expressions[0], exp.Star):
-        return _anything(scope)
-    if len(call.expressions) != 1:
-        raise wrong(f"{call.this} takes one argument, got {len(call.expressions)}", call)
-    argument = bare(call.expressions[0])
-    value = binder.number(argument)
+        return (_anything(scope),)
+    takes = WINDOW_FUNCTIONS[call.this].takes if call.this in WINDOW_FUNCTIONS else 1
+    if len(call.expressions) != takes:
+        wanted = "one argument" if takes == 1 else "two arguments"
+        raise wrong(f"{call.this} takes {wanted}, got {len(call.expressions)}", call)
+    return tuple(_argument(bare(one), call, scope) for one in call.expressions)
+
+
+def _argument(argument: exp.Expr, call: exp.Anonymous, scope: Scope) -> Expression:
+    value = Binder(scope, "another aggregate").number(argument)
     found = scope.resolve(argument) if isinstance(argument, exp.Column) else None
     if isinstance(found, Attribute) and found.role is not Role.MODELLED:
         what = "a key" if found.role is Role.KEY else "not modelled: it is constant within a segment"
@@ -142,6 +152,16 @@ def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
             call,
         )
     return value
+
+
+def _check_over_tuples(call: exp.Anonymous, node: Node) -> None:
+    """Check that a function of tuples exists where the stream has tuples alone."""
+    if node.columns.points and call.this not in WINDOW_FUNCTIONS_OF_TUPLES:
+        raise wrong(
+            f"{call.this} is weighted by time, and a stream of points is defined at its tuples alone: fit it as a step or linear "
+            f"function, or take one of {', '.join(WINDOW_FUNCTIONS_OF_TUPLES)}",
+            call,
+        )
 
 
 def _check_count(call: exp.Anonymous, scope: Scope, node: Node) -> None:
@@ -169,7 +189,7 @@ def _anything(scope: Scope) -> Expression:
 
 def _arguments(node: Node, calls: list[Call]) -> tuple[Node, dict[Expression, str]]:
     """Return the input of all aggregates: the node itself, or a projection of it that has the arguments as columns."""
-    arguments = list(dict.fromkeys(call.argument for call in calls))
+    arguments = list(dict.fromkeys(one for call in calls for one in call.arguments))
     if all(isinstance(one, Column) for one in arguments):
         return node, {one: one.name for one in arguments if isinstance(one, Column)}
     taken = {*node.columns.names, *(call.output for call in calls)}
@@ -185,7 +205,7 @@ def _arguments(node: Node, calls: list[Call]) -> tuple[Node, dict[Expression, st
 
 def _aggregated(
     base: Node,
-    argument: str,
+    arguments: list[str],
     call: Call,
     across: tuple[str, ...] | None,
     window: tuple[Duration, Duration] | None,
@@ -193,9 +213,9 @@ def _aggregated(
     if across is not None:
         # The tuples of all keys are aggregated at once: results of windows over some of them cannot be merged.
         function = EACH if window is not None and base.columns.points else call.function
-        base, argument = Across(base, function, argument, call.output, across), call.output
+        base, arguments = Across(base, function, arguments[0], call.output, across), [call.output]
     if window is not None:
-        base = Window(base, call.function, argument, call.output, *window)
+        base = Window(base, call.function, arguments[0], call.output, *window, *arguments[1:])
     return base
 
 
@@ -228,12 +248,12 @@ class _Grouped(Binder):
         self, scope: Scope, calls: list[Call], keys: tuple[str, ...], labels: dict[str, Hashable]
     ) -> None:
         super().__init__(scope, "HAVING")
-        self._calls = {(call.function, call.argument): call.output for call in calls}
+        self._calls = {(call.function, call.arguments): call.output for call in calls}
         self._key_of = {labels[key]: key for key in reversed(keys)}
         self._labels = labels
 
     def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
-        return Column(self._calls[str(node.this), _argument(node, self.scope)]), NUMBER
+        return Column(self._calls[str(node.this), _call_arguments(node, self.scope)]), NUMBER
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
         found = self.scope.resolve(node)

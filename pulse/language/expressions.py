@@ -86,7 +86,7 @@ def flat(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Check whether the node is a call of min, max, sum, avg, or of count, which may be rejected later."""
+    """Check whether the node is a call of an aggregate, or of count, which may be rejected later."""
     return isinstance(node, exp.Anonymous) and node.this in (*AGGREGATES, "count")
 
 

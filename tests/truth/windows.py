@@ -6,7 +6,7 @@ times are multiples of ``advance`` since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,56 @@ def ends_over(track: Track, name: str, start: Any, stop: Any, function: str) -> 
     if function == "first":
         return track.inside(name, np.searchsorted(track.begin, start, side="right") - 1, start)
     return track.inside(name, np.searchsorted(track.begin, stop, side="left") - 1, stop)
+
+
+def moments_over(tracks: Sequence[tuple[Track, str]], start: Any, stop: Any) -> tuple[Any, Any]:
+    """Means (n, w) and covariances (n, n, w) of attributes over ``[start, stop)``, each within one run of every track.
+
+    Piece by piece about the value that the first has as the window opens, in long doubles.
+    """
+    n, w = len(tracks), len(start)
+    means, both = np.zeros((n, w), Long), np.zeros((n, n, w), Long)
+    for place in range(w):
+        a, b = Long(start[place]), Long(stop[place])
+        cuts = np.unique(
+            np.concatenate([[a, b], *(one.begin[(one.begin > a) & (one.begin < b)] for one, _ in tracks)])
+        )
+        at, length = cuts[:-1], np.diff(cuts).astype(Long)
+        first, last = [], []
+        for track, name in tracks:
+            row = np.searchsorted(track.begin, at, side="right") - 1
+            first.append(track.inside(name, row, at).astype(Long))
+            last.append(track.inside(name, row, cuts[1:]).astype(Long))
+        centre = [one[0] for one in first]
+        u, v = ([x - c for x, c in zip(side, centre, strict=True)] for side in (first, last))
+        mean = [((x + y) / 2 * length).sum() / (b - a) for x, y in zip(u, v, strict=True)]
+        for i in range(n):
+            means[i, place] = mean[i] + centre[i]
+            for j in range(n):
+                p, q, r, s = u[i] - mean[i], v[i] - mean[i], u[j] - mean[j], v[j] - mean[j]
+                both[i, j, place] = ((2 * p * r + p * s + q * r + 2 * q * s) / 6 * length).sum() / (b - a)
+    return means, both
+
+
+def statistic_of(function: str, means: Any, both: Any) -> Any:
+    """A statistic of moments, NaN where it is undefined; of a regression the dependent attribute comes first."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if function in ("stddev", "variance"):
+            return np.sqrt(both[0, 0]) if function == "stddev" else both[0, 0]
+        if function == "covar":
+            return both[0, 1]
+        if function == "corr":
+            return both[0, 1] / np.sqrt(both[0, 0] * both[1, 1])
+        slope = both[0, 1] / both[1, 1]
+        return slope if function == "regr_slope" else means[0] - slope * means[1]
+
+
+def window_statistics(
+    track: Track, names: Sequence[str], size: int, advance: int, function: str
+) -> tuple[Any, Any]:
+    """Closing times, and a statistic of attributes over each window."""
+    t = closing_times(track, size, advance)
+    return t, statistic_of(function, *moments_over([(track, name) for name in names], t - size, t))
 
 
 def union_runs(all_tracks: Iterable[Track]) -> tuple[Any, Any]:
