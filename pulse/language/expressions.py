@@ -295,6 +295,9 @@ class Binder:
         self._arity(node, rules.arity + 1)
         *values, ago = node.expressions
         by = duration(ago)
+        if rules.averages:
+            argument = Averaged(self.scope, str(node.this)).number(values[0])
+            return Column(self.scope.averaged[argument, by])
         now = tuple(self.number(one) for one in values) if rules.needs_now else ()
         earlier = Earlier(self.scope, by, str(node.this))
         seconds = by if isinstance(by, Parameter) else Constant(by / 1e6)
@@ -312,7 +315,17 @@ class Binder:
         raise wrong(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
 
 
-class Earlier(Binder):
+class Averaged(Binder):
+    """A binder of values that are averaged: functions of time within them need a subquery."""
+
+    def _of_time(self, node: exp.Anonymous) -> Expression:
+        raise wrong(
+            f"{node.this} inside {self.clause}: put the inner one in a subquery: from (select …) as name",
+            node,
+        )
+
+
+class Earlier(Averaged):
     """A binder of values as they were some time ago: an expression of earlier values of its columns."""
 
     def __init__(self, scope: Scope, by: Duration, function: str) -> None:
@@ -328,12 +341,6 @@ class Earlier(Binder):
             what = "a key" if isinstance(found, Attribute) and found.role is Role.KEY else "not modelled"
             raise wrong(f"{self.clause} takes modelled attributes; '{source_text(node)}' is {what}", node)
         return Column(self.scope.lagged[value.name, self._by]), kind
-
-    def _of_time(self, node: exp.Anonymous) -> Expression:
-        raise wrong(
-            f"{node.this} inside {self.clause}: put the inner one in a subquery: from (select …) as name",
-            node,
-        )
 
 
 def _any_of(predicates: list[Expression]) -> Expression:

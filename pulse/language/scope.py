@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pulse.core.columns import Columns
-from pulse.core.expression import Parameter
+from pulse.core.expression import Expression, Parameter
 from pulse.core.schema import Role
 from pulse.language.errors import known, wrong
 from pulse.operators.node import Duration, Node
@@ -82,13 +82,15 @@ def attributes_of(columns: Columns, alias: str, names: Mapping[str, str]) -> tup
 class Scope:
     """The sources of one FROM.
 
-    ``same`` are groups of columns that the query equates; ``lagged`` the columns with earlier values of others.
+    ``same`` are groups of columns that the query equates; ``lagged`` the columns with earlier values of others, ``averaged``
+    those with the averages of expressions.
     """
 
     context: Context
     sources: tuple[Bound, ...]
     same: tuple[frozenset[str], ...] = ()
     lagged: Mapping[tuple[str, Duration], str] = field(default_factory=dict)
+    averaged: Mapping[tuple[Expression, Duration], str] = field(default_factory=dict)
 
     def resolve(self, node: exp.Column) -> Attribute | Parameter:
         """Resolve a column; a plain name that is no column may be a parameter."""
