@@ -30,6 +30,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+from tests.waiting import LONGEST
+
 ROOT = Path(__file__).parents[1]
 
 LOADED = (
@@ -47,7 +49,6 @@ LOADED = (
 )
 """What most programs of the tests load."""
 
-LONGEST = 120.0  # seconds that a loaded machine may take to load it
 
 # The executables: of the standard library only, without site-packages, so that they start in a few milliseconds.
 _CLIENT = """\

@@ -17,6 +17,7 @@ import pulse
 from pulse import cli, doctor
 from pulse.core.errors import BoundError, PulseError
 from pulse.runtime.spark.java import Java, Search, Skipped
+from tests.waiting import LONGEST
 
 pytestmark = pytest.mark.usefixtures("logging_as_before")
 
@@ -174,6 +175,6 @@ def test_doctor_judges_packages() -> None:
 def test_doctor_starts_spark_when_asked() -> None:
     """In a process of its own: the test run's session must not be stopped."""
     command = [sys.executable, "-m", "pulse.cli", "doctor", "--spark"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "a worker ran a kernel in" in done.stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fork_server import ForkServer
+from tests.waiting import LONGEST
 
 WAITING = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 
@@ -74,7 +75,7 @@ def test_signals_end_the_program(number: signal.Signals, fork_server: ForkServer
         pid = int(client.stdout.readline())
         client.send_signal(number)
         assert client.wait() == (1 if number == signal.SIGINT else -number)
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONGEST
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < end, "the program outlived its client"
         time.sleep(0.02)

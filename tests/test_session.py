@@ -41,6 +41,7 @@ from pulse.store.model import Model
 from tests import certificates
 from tests.conftest import ROOT
 from tests.operators.fit.fitting import tuples
+from tests.waiting import LONGEST
 
 ASKED: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0.5}
 local = Session(engine="local")
@@ -441,15 +442,14 @@ def test_a_killed_fit_leaves_the_old_model_or_none(tmp_path: Path, how: str) -> 
         import time
         from pulse.runtime.fit import pipeline
         from pulse.session import Session
-        pipeline.read_counts = lambda staging: time.sleep(60)
+        pipeline.read_counts = lambda staging: time.sleep(600)
         Session(engine="local").fit({paths[1]!r}, key="k", time="t", model={{"x": "step"}}, error=0.5, out={str(out)!r},
                                     overwrite={how == "overwrite"}, append={how == "append"})
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT)
     try:
-        for _ in range(600):
-            if list(tmp_path.glob(".model.staging/part*")):
-                break
+        end = time.monotonic() + LONGEST
+        while not list(tmp_path.glob(".model.staging/part*")) and time.monotonic() < end:
             time.sleep(0.1)
         assert list(tmp_path.glob(".model.staging/part*"))
     finally:

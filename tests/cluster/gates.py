@@ -16,8 +16,7 @@ import pyarrow as pa
 from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.units import Unit
 from tests.cluster.standalone import Cluster
-
-LONGEST = 180.0  # seconds that a loaded machine may take to come to the gate
+from tests.waiting import LONGEST
 
 
 @dataclass(frozen=True)

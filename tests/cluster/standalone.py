@@ -31,9 +31,9 @@ from typing import Any
 import pyspark
 
 from pulse.runtime.spark.java import find_java
+from tests.waiting import LONGEST
 
 HOST = "127.0.0.1"
-LONGEST = 120.0  # seconds that a loaded machine may take to start one process
 GRACE = 10.0  # seconds between asking a process to end and ending it
 
 _MASTER = re.compile(rf"Starting Spark master at (spark://{HOST}:\d+)")
@@ -132,7 +132,7 @@ class Cluster:
 
     def state(self) -> dict[str, Any]:
         """What the master says of its workers and applications."""
-        with urllib.request.urlopen(f"{self.ui}/json/", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.ui}/json/", timeout=LONGEST) as answer:
             details: dict[str, Any] = json.load(answer)
         return details
 

@@ -14,6 +14,7 @@ import pytest
 from tests.cluster import standalone
 from tests.cluster.standalone import Cluster, ClusterError
 from tests.conftest import ROOT
+from tests.waiting import LONGEST
 
 
 def test_an_interrupt_ends_all_of_it() -> None:
@@ -42,7 +43,7 @@ def test_an_interrupt_ends_all_of_it() -> None:
         assert len(running.processes()) == 2
     finally:
         os.kill(process.pid, signal.SIGINT)
-        process.communicate(timeout=standalone.LONGEST)
+        process.communicate(timeout=LONGEST)
     assert process.returncode == 128 + signal.SIGINT
     assert running.processes() == {}
     assert not Path(found[2]).exists()

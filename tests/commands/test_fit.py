@@ -21,6 +21,7 @@ from tests import certificates
 from tests.commands.running import Done, Run
 from tests.conftest import ROOT
 from tests.operators.fit.fitting import EPOCH
+from tests.waiting import LONGEST
 
 
 def ticks(n: int = 2000, seed: int = 1) -> pa.Table:
@@ -170,7 +171,7 @@ def test_spark_from_the_shell(tmp_path: Path, ticks_file: Path) -> None:
     ]
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "prices"), "--master", "local[2]"],
-        capture_output=True, text=True, check=False, cwd=ROOT, timeout=180,
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=LONGEST,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     details = json.loads(done.stdout)

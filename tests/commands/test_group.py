@@ -24,6 +24,7 @@ from pulse.commands.output.progress import Bar
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run
 from tests.runtime.execution.asking import MACD, ticks
+from tests.waiting import LONGEST
 
 HIGH = "select symbol, price from S where price > 20 sample every 1 s"
 PULSE = str(Path(sys.executable).with_name("pulse"))
@@ -209,7 +210,7 @@ def test_an_interrupt_while_spark_starts_leaves_no_jvm_behind(tmp_path: Path, at
             time.sleep(0.02)
         time.sleep(0.5 if at == "launch" else 1.5)
         os.killpg(running.pid, signal.SIGINT)
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate(timeout=LONGEST)
     assert (running.returncode, out) == (130, ""), err
     assert err.endswith("pulse: interrupted; nothing is left half-written\n")
     assert "Traceback" not in err
@@ -227,4 +228,4 @@ def test_a_reader_that_goes_away_is_no_error_to_speak_of(stored: Model) -> None:
         assert running.stdout.readline().split()[:2] == [b"t", b"symbol"]
         running.stdout.close()
         reported = running.stderr.read()
-        assert (running.wait(60), reported) == (141, b"")
+        assert (running.wait(LONGEST), reported) == (141, b"")

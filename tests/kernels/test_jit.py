@@ -15,6 +15,7 @@ import pytest
 
 from pulse.kernels import _jit
 from pulse.kernels.polynomial import arithmetic
+from tests.waiting import LONGEST
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -48,7 +49,7 @@ def start(program=PROGRAM, **settings):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=LONGEST)
     assert process.returncode == 0, err
     return json.loads(out), err
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import LONGEST
+
 _VOID = {"meta", "img", "source", "br", "hr", "link", "input"}
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -128,7 +130,7 @@ def shown(text: str, width: int, folder: Path, *, dark: bool = False) -> dict[st
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LONGEST,
         check=False,
     )
     shutil.rmtree(profile, ignore_errors=True)

@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pulse.store import atomic_publish
+from tests.waiting import LONGEST
 
 _CHANGING = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_LONG = 120.0  # seconds after which a process counts as stuck
 
 Command = Callable[[], object]
 
@@ -35,7 +35,7 @@ class _Counter:
     def step(self) -> None:
         if self.count == self.last:
             os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(_LONG)  # until the signal is there
+            time.sleep(LONGEST)  # until the signal is there
         self.count += 1
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -110,7 +110,7 @@ def run(command: Command, root: Path, last: int | None = None) -> int | None:
 
 
 def _end_of(child: int) -> int:
-    end = time.monotonic() + _LONG
+    end = time.monotonic() + LONGEST
     while time.monotonic() < end:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:

@@ -12,6 +12,7 @@ import pytest
 
 from pulse.commands.output.progress import Bar, redraws
 from pulse.commands.run import RunReporter
+from tests.waiting import LONGEST
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 WORKING = """
@@ -39,7 +40,7 @@ def on_a_terminal(*command: str, **environment: str) -> bytes:
         while chunk := _read(ours):
             reported += chunk
         os.close(ours)
-        assert running.wait(60) == 0, reported
+        assert running.wait(LONGEST) == 0, reported
     return reported
 
 

@@ -40,6 +40,7 @@ from tests.runtime.accents.accented_jobs import (
     ticks,
 )
 from tests.runtime.jobs.running_jobs import FILTER, arrive, aside, ran
+from tests.waiting import LONGEST
 
 
 def test_attributes_that_the_query_does_not_read_come_and_go(tmp_path: Path) -> None:
@@ -166,9 +167,8 @@ def test_what_a_log_gains_is_put_into_files_once(tmp_path: Path) -> None:
         more.write(f"ne\n\n{LINE}")
     running = [True, True, False]
     Spool.of(job, predictor).watch(lambda: running.pop(0))  # another run goes on there
-    for _ in range(100):
-        if len(reported()) == 2:
-            break
+    end = time.monotonic() + LONGEST
+    while len(reported()) < 2 and time.monotonic() < end:
         time.sleep(0.05)
     assert reported() == [f"{LINE}\n", f"# half a line\n{LINE}\n"]
     while running:

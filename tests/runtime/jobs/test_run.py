@@ -24,8 +24,7 @@ from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import JobError, job_of
 from pulse.runtime.predict.status import Status
 from tests.runtime.jobs.climbing import TOML, climbing, climbing_tables
-
-LONGEST = 60.0  # seconds, for what comes at once on a quiet machine
+from tests.waiting import LONGEST
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ from tests.runtime.jobs.running_jobs import (
     tick_job,
     ticks,
 )
+from tests.waiting import LONGEST
 
 FULL = bool(os.environ.get("PULSE_FULL"))
-LONGEST = 240.0  # seconds that a loaded machine may take to come to the moment
 
 JOB = f"""
 query = "{MACD}"

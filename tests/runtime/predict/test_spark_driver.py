@@ -42,8 +42,7 @@ from tests.runtime.jobs.running_jobs import (
     tick_job,
     ticks,
 )
-
-LONGEST = 60.0  # seconds, for what comes at once on a quiet machine
+from tests.waiting import LONGEST
 
 
 def test_buckets_give_what_one_process_gives(spark: SparkSession, tmp_path: Path) -> None:

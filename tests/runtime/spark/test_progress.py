@@ -11,6 +11,7 @@ import pytest
 
 from pulse.runtime.spark import progress as spark_progress
 from pulse.runtime.spark.progress import watched
+from tests.waiting import LONGEST
 
 
 class Tracker:
@@ -44,7 +45,7 @@ def test_tasks_of_all_stages_are_reported(spark: Any) -> None:
             enough.set()
 
     with watched(spark, progress):
-        assert enough.wait(20)
+        assert enough.wait(LONGEST)
     assert details[:4] == [(2, 8), (4, 8), (6, 8), (8, 8)]
     count = len(details)
     time.sleep(0.02)

@@ -13,6 +13,7 @@ import pytest
 
 from pulse.runtime.jobs.secrets import Secret, SecretError, check_secrets, resolved
 from pulse.runtime.spark.secret_settings import _escaped, handed_over
+from tests.waiting import LONGEST
 
 SECRET = "s3cr3t-Xy7 = hunter2 \\ 'ü' #\"$x\" : 🙂!"
 
@@ -48,7 +49,7 @@ def test_no_command_line_shows_a_secret(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=LONGEST,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

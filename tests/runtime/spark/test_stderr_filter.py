@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from pulse.runtime.spark.stderr_filter import CHATTER, drop_chatter
+from tests.waiting import LONGEST
 
 STARTS_A_PROCESS = """
 import subprocess, sys
@@ -37,7 +38,7 @@ def test_what_a_process_writes_arrives_but_for_chatter() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=LONGEST,
     )
     assert sorted(done.stderr.splitlines()) == sorted(
         ["meanwhile", "ours", "ERROR it is broken", "", "no end of line"]
