@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from pulse.benchmarks.report.rows import Run, read
 from tests.benchmarks.test_compare import doctored
+from tests.fork_server import ForkServer
 
 GOOD = '''
 """Good ones, in one file.
@@ -74,15 +76,23 @@ def test_never_reached(benchmark):
 """
 
 
-def ran(folder: Path, *arguments: str, **files: str) -> tuple[int, str, Run]:
-    """Exit code and output of a run of these files, and its rows."""
+Ran = Callable[..., tuple[int, str, Run]]
+
+
+@pytest.fixture
+def ran(fork_server: ForkServer) -> Ran:
+    """Exit code and output of a run of files, and its rows."""
+    return partial(_ran, fork_server)
+
+
+def _ran(server: ForkServer, folder: Path, *arguments: str, **files: str) -> tuple[int, str, Run]:
     (folder / "pytest.ini").write_text("[pytest]\npython_files = bench_*.py\n")
     (folder / "conftest.py").write_text('pytest_plugins = ["pulse.benchmarks.running"]\n')
     chosen = {name: files.pop(name) for name in list(files) if name.isupper()}  # settings
     for name, text in files.items():
         (folder / f"bench_{name}.py").write_text(text)
     command = [
-        sys.executable,
+        str(server.python),
         "-m",
         "pytest",
         str(folder),
@@ -105,7 +115,7 @@ def texts(folder: Path) -> list[str]:
     return [path.read_text("utf-8") for path in sorted(folder.glob(".benchmarks/latest/report.*"))]
 
 
-def test_what_fails_has_no_row_and_is_reported(tmp_path: Path) -> None:
+def test_what_fails_has_no_row_and_is_reported(ran: Ran, tmp_path: Path) -> None:
     code, reported, run = ran(tmp_path, a_good=GOOD, b_bad=BAD, c_unreadable=UNREADABLE)
     assert code == 1
     assert [row.contender for row in run.rows] == ["pulse", "DuckDB"]
@@ -133,7 +143,7 @@ def test_what_fails_has_no_row_and_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signalled", ["SIGINT", "SIGTERM"])
-def test_an_interrupted_run_leaves_what_it_had(tmp_path: Path, signalled: str) -> None:
+def test_an_interrupted_run_leaves_what_it_had(ran: Ran, tmp_path: Path, signalled: str) -> None:
     code, _, run = ran(tmp_path, a_good=GOOD, b_ending=ENDING.format(signalled))
     assert code == pytest.ExitCode.INTERRUPTED
     assert [row.contender for row in run.rows] == ["pulse", "DuckDB"]
@@ -143,7 +153,7 @@ def test_an_interrupted_run_leaves_what_it_had(tmp_path: Path, signalled: str) -
         assert "did not reach its end" in written
 
 
-def test_a_killed_run_leaves_what_it_had(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_what_it_had(ran: Ran, tmp_path: Path) -> None:
     code, _, run = ran(tmp_path, a_good=GOOD, b_ending=ENDING.format("SIGKILL"))
     assert code == -signal.SIGKILL
     assert [row.contender for row in run.rows] == ["pulse", "DuckDB"]
@@ -153,7 +163,7 @@ def test_a_killed_run_leaves_what_it_had(tmp_path: Path) -> None:
     assert "It got as far as" in page.read_text("utf-8")
 
 
-def test_a_run_is_compared_with_an_earlier_one(tmp_path: Path) -> None:
+def test_a_run_is_compared_with_an_earlier_one(ran: Ran, tmp_path: Path) -> None:
     code, _, _ = ran(tmp_path, a_good=GOOD)
     assert code == 0
     (folder,) = tmp_path.glob(".benchmarks/2*")
@@ -170,7 +180,7 @@ def test_a_run_is_compared_with_an_earlier_one(tmp_path: Path) -> None:
     assert "1 row got worse" in texts(tmp_path)[0]
 
 
-def test_an_earlier_run_that_cannot_be_read_ends_it_at_once(tmp_path: Path) -> None:
+def test_an_earlier_run_that_cannot_be_read_ends_it_at_once(ran: Ran, tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text("{}")
     with pytest.raises(ValueError, match="not enough values"):
         ran(tmp_path, "--pulse-compare", str(tmp_path / "old.json"), a_good=GOOD)
@@ -191,7 +201,7 @@ def test_elsewhere(benchmark):
 """
 
 
-def test_what_hangs_fails_and_the_others_run(tmp_path: Path) -> None:
+def test_what_hangs_fails_and_the_others_run(ran: Ran, tmp_path: Path) -> None:
     code, _, run = ran(tmp_path, a_hanging=HANGING, b_good=GOOD, PULSE_BENCH_LIMIT="3")
     assert code == 1
     details = "\n".join(f"{one['name']}: {one['message']}" for one in run.failures)
@@ -203,7 +213,7 @@ def test_what_hangs_fails_and_the_others_run(tmp_path: Path) -> None:
     assert [row.contender for row in run.rows] == ["pulse", "DuckDB"]
 
 
-def test_progress_says_what_runs_and_what_remains(tmp_path: Path) -> None:
+def test_progress_says_what_runs_and_what_remains(ran: Ran, tmp_path: Path) -> None:
     _, reported, _ = ran(tmp_path, a_good=GOOD, b_good=GOOD)
     lines = [line for line in reported.splitlines() if line.startswith("[")]
     assert [line.partition("] ")[2] for line in lines] == [
