@@ -6,7 +6,7 @@ A batch's key may be several columns or none. Ranks order as the columns' values
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrow_types import one_chunk
 from pulse.core.errors import unknown_column
 from pulse.core.schema import StreamSchema
 
@@ -35,6 +36,28 @@ def key_ranks(columns: list[pa.Array], n: int) -> IntArray:
         # Make ranks dense after every column, so that products of counts never overflow.
         ranks = np.unique(ranks * (distinct + 1) + codes, return_inverse=True)[1] if ranks.any() else codes
     return ranks
+
+
+def ranks_of_rows(table: pa.Table, names: Iterable[str]) -> IntArray:
+    """Return :func:`key_ranks` of a table's rows."""
+    return key_ranks([one_chunk(table.column(name)) for name in names], table.num_rows)
+
+
+def texts_of_rows(table: pa.Table, names: Iterable[str]) -> list[str]:
+    """Return :func:`key_texts` of a table's rows."""
+    texts: list[str] = key_texts(
+        [one_chunk(table.column(name)) for name in names], table.num_rows
+    ).to_pylist()
+    return texts
+
+
+def keys_filter(names: Sequence[str], keys: Sequence[pa.Array]) -> pc.Expression | None:
+    """Return a filter for rows that may have one of these keys, given by column; None if there are no key columns."""
+    condition = None
+    for name, column in zip(names, keys, strict=True):
+        own = pc.field(name).isin(pc.unique(column))
+        condition = own if condition is None else condition & own
+    return condition
 
 
 def key_mask(batch: pa.RecordBatch, schema: StreamSchema, key: Any) -> BoolArray:

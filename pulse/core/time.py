@@ -178,6 +178,11 @@ def to_datetime64(microseconds: IntArray) -> Any:
     return np.asarray(microseconds, dtype=np.int64).view("datetime64[us]")
 
 
+def to_scalar(microseconds: int) -> pa.Scalar:
+    """Return an Arrow timestamp of an instant, to compare columns with."""
+    return pa.scalar(microseconds, pa.int64()).cast(pa.timestamp("us"))
+
+
 def format_instant(microseconds: int, offset: float = 0.0) -> str:
     """Format an instant for people, in UTC.
 

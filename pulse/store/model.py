@@ -32,7 +32,7 @@ import pyarrow.dataset as ds
 from pulse.core.errors import unknown_column
 from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
-from pulse.core.time import format_instant, to_microseconds
+from pulse.core.time import format_instant, to_microseconds, to_scalar
 from pulse.store.accent_log import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
@@ -248,13 +248,10 @@ class Model:
                 condition = _and(condition, ds.field(name) == self._key_value(name, value))
         longest = self.manifest.statistics.get("longest_microseconds")
         if start is not None and longest is not None:
-            since = pa.scalar(int(to_microseconds(start)[0]) - int(longest) - 1, pa.int64()).cast(
-                pa.timestamp("us")
-            )
-            condition = _and(condition, ds.field("ref") >= since)
+            since = int(to_microseconds(start)[0]) - int(longest) - 1
+            condition = _and(condition, ds.field("ref") >= to_scalar(since))
         if end is not None:
-            until = pa.scalar(int(to_microseconds(end)[0]), pa.int64()).cast(pa.timestamp("us"))
-            condition = _and(condition, ds.field("ref") <= until)
+            condition = _and(condition, ds.field("ref") <= to_scalar(int(to_microseconds(end)[0])))
         return condition
 
     def _key_value(self, name: str, value: Any) -> pa.Scalar:

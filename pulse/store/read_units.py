@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pulse.core.arrays import IntArray
 from pulse.core.arrow_types import decoded
 from pulse.core.components import connected
-from pulse.core.keys import key_ranks, key_texts
+from pulse.core.keys import ranks_of_rows, texts_of_rows
 from pulse.core.segment.batch import SegmentBatch
 from pulse.store.manifest import PartFile
 from pulse.store.model import Model
@@ -136,7 +136,7 @@ def _find_cuts(model: Model, shares: int, files: list[str]) -> list[list[int]]:
         starts.append(np.append(_starts(keys, names), keys.num_rows))
         firsts = keys.take(pa.array(starts[-1][:-1]))
         listed.append(pa.table({n: decoded(firsts.column(n)) for n in names}))
-    ranks = _ranks(pa.concat_tables(listed), names)
+    ranks = ranks_of_rows(pa.concat_tables(listed), names)
     rows = np.bincount(ranks, weights=np.concatenate([np.diff(one) for one in starts])).astype(np.int64)
     share_of = (np.cumsum(rows) - rows) * shares // max(int(rows.sum()), 1)
     cuts, seen = [], 0
@@ -158,18 +158,9 @@ def _read_rows(file: pq.ParquetFile, begin: int, end: int, columns: list[str]) -
     return file.read_row_groups(groups, columns=columns).slice(begin - int(offsets[groups[0]]), end - begin)
 
 
-def _texts(keys: pa.Table) -> list[str]:
-    texts: list[str] = key_texts([c.combine_chunks() for c in keys.columns], keys.num_rows).to_pylist()
-    return texts
-
-
 def _starts(keys: pa.Table, names: list[str]) -> IntArray:
     """Return the first row of every key of a file sorted by key; empty for an empty file."""
-    return np.flatnonzero(np.diff(_ranks(keys, names), prepend=-1)).astype(np.int64)
-
-
-def _ranks(keys: pa.Table, names: list[str]) -> IntArray:
-    return key_ranks([keys.column(name).combine_chunks() for name in names], keys.num_rows)
+    return np.flatnonzero(np.diff(ranks_of_rows(keys, names), prepend=-1)).astype(np.int64)
 
 
 def _files_by_keys(model: Model, files: Iterable[PartFile]) -> list[list[PartFile]]:
@@ -188,7 +179,7 @@ def _files_by_keys(model: Model, files: Iterable[PartFile]) -> list[list[PartFil
 def _keys_of(model: Model, file: PartFile) -> set[str]:
     names = list(model.schema.key_names)
     tables = [read_parquet(model.file(name), columns=names) for name in file.names]
-    return set(_texts(pa.concat_tables(tables).group_by(names).aggregate([]).select(names)))
+    return set(texts_of_rows(pa.concat_tables(tables).group_by(names).aggregate([]), names))
 
 
 def _connected(files: list[PartFile], keys: list[set[str]]) -> list[list[PartFile]]:

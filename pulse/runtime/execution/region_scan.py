@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
-from pulse.core.keys import key_ranks
+from pulse.core.keys import key_ranks, keys_filter
 from pulse.core.regions import Regions
-from pulse.core.time import EARLIEST, LATEST
+from pulse.core.time import EARLIEST, LATEST, to_scalar
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import extents
 from pulse.store.model import Model
@@ -70,18 +70,15 @@ def reaching(relation: Relation, regions: Regions) -> BoolArray:
     return kept
 
 
-def read_around(
-    model: Model, columns: Columns, spans: Spans, regions: Regions | None = None, unit: ReadUnit | None = None
-) -> Relation:
+def read_around(model: Model, columns: Columns, spans: Spans, regions: Regions | None = None) -> Relation:
     """Read the segments that overlap the spans; with ``regions`` only those that overlap a region of their own key."""
     if not spans:
         return Relation.empty(columns)
     names = [name for name in columns.segment_schema().names if name != "certainty"]
-    files = ReadUnit(tuple(file.name for file in model.manifest.files)) if unit is None else unit
+    files = ReadUnit(tuple(file.name for file in model.manifest.files))
     condition = _since(model, spans)
-    if regions is not None:
-        for name, keys in zip(model.schema.key_names, regions.keys, strict=True):
-            condition = condition & pc.field(name).isin(keys.unique())
+    keys = None if regions is None else keys_filter(model.schema.key_names, regions.keys)
+    condition = condition if keys is None else condition & keys
     relation = Relation.from_table(read_unit(model, files, names, condition), columns)
     if regions is not None and regions.keys:
         return near_regions(relation, regions)
@@ -94,11 +91,7 @@ def _since(model: Model, spans: Spans) -> Any:
     start, end = spans[0][0] - longest, spans[-1][1] + longest
     condition = pc.scalar(True)
     if start > EARLIEST // 2:
-        condition = condition & (pc.field("ref") >= _instant(start))
+        condition = condition & (pc.field("ref") >= to_scalar(start))
     if end < LATEST // 2:
-        condition = condition & (pc.field("ref") <= _instant(end))
+        condition = condition & (pc.field("ref") <= to_scalar(end))
     return condition
-
-
-def _instant(microseconds: int) -> pa.Scalar:
-    return pa.scalar(microseconds, pa.int64()).cast(pa.timestamp("us"))

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from pulse.core.arrays import BoolArray
-from pulse.core.keys import key_ranks
+from pulse.core.arrow_types import one_chunk
+from pulse.core.keys import keys_filter, ranks_of_rows
 from pulse.core.schema import StreamSchema
 from pulse.operators.fit.stitch import PART
 from pulse.store.errors import StoreError
@@ -50,11 +50,7 @@ def check_append(model: Model) -> None:
 
 def ends_of_keys(model: Model, keys: pa.Table) -> pa.Table:
     """Return the ends of these keys; an empty table if they have none."""
-    condition = None
-    for name in keys.column_names:
-        own = ds.field(name).isin(keys.column(name).combine_chunks())
-        condition = own if condition is None else condition & own
-    found = read_ends(model, condition)
+    found = read_ends(model, keys_filter(keys.column_names, [one_chunk(one) for one in keys.columns]))
     if found is None:
         return model.schema.arrow_schema().empty_table().append_column(PART, pa.array([], pa.int8()))
     if not keys.num_columns:
@@ -123,10 +119,8 @@ def _overlay(rows: pa.Table | None, new: pa.Table, schema: StreamSchema) -> pa.T
 
 def _of_keys(rows: pa.Table, keys: pa.Table, schema: StreamSchema) -> BoolArray:
     """Return which rows have one of the keys."""
-    names = list(schema.key_names)
-    both = pa.concat_tables(
-        [rows.select(names).cast(keys.select(names).schema), keys.select(names)]
-    ).combine_chunks()
-    ranks = key_ranks([both.column(name).combine_chunks() for name in names], both.num_rows)
+    own = keys.select(list(schema.key_names))
+    both = pa.concat_tables([rows.select(own.column_names).cast(own.schema), own])
+    ranks = ranks_of_rows(both, own.column_names)
     found: BoolArray = np.isin(ranks[: rows.num_rows], ranks[rows.num_rows :])
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ import pyarrow.dataset as ds
 
 from pulse.core.arrays import IntArray
 from pulse.core.components import connected
-from pulse.core.keys import key_texts
+from pulse.core.keys import key_texts, keys_filter, texts_of_rows
 from pulse.core.regions import Regions
 from pulse.core.segment.batch import SegmentBatch
-from pulse.core.time import EARLIEST, LATEST, LIMIT
+from pulse.core.time import EARLIEST, LATEST, LIMIT, to_scalar
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.api import Refitted, refit
 from pulse.operators.units.key_ends import Drops
@@ -143,7 +143,7 @@ class _State:
         self._text_of = dict(zip(ranks.tolist(), texts, strict=True))
         if self.model.manifest.tuples <= IN_MEMORY:
             if len(found) >= MANY:
-                segments = self._read(keys_condition(self.model, self.revisions.keys))
+                segments = self._read(keys_filter(self.model.schema.key_names, self.revisions.keys))
                 self._segments = ByKey(segments, self.model.schema)
             if (len(found) >= MANY or len(self.revisions) >= OFTEN) and self.history.since() is None:
                 self._tuples = TupleMemory(self.history, self.revisions)
@@ -220,7 +220,9 @@ class _State:
         """Overlay a round on the segments read from now on."""
         gone = Overlay([(1, _withdrawing(old))], self.model.schema)
         if self._segments is not None:
-            texts = sorted({*_texts(old, self.model), *_texts(new, self.model)})
+            texts = sorted(
+                {text for rows in (old, new) for text in texts_of_rows(rows, self.model.schema.key_names)}
+            )
             there = gone.over(self._segments.of_all(texts))
             self._segments.replace(texts, pa.concat_tables([there, new]))
             return
@@ -252,7 +254,7 @@ class _State:
         if self._segments is not None:
             texts = sorted(set(key_texts(list(regions.keys), len(regions)).to_pylist()))
             return self._batch(self._segments.of_all(texts))
-        keys = keys_condition(self.model, regions.keys)
+        keys = keys_filter(self.model.schema.key_names, regions.keys)
         table = self._read(_near(self.model, regions, keys))
         if self._withdrawn.num_rows or self._put.num_rows:
             overlay = Overlay([(1, _withdrawing(self._withdrawn))], self.model.schema)
@@ -295,11 +297,11 @@ class _State:
         """Split the rounds' rows by unit; keys that no unit has yet go to the first."""
         if len(self.task.units) == 1:
             return [(self.task.units[0], rounds)] if rounds else []
-        home = homes(self.model, self.task.units, self.revisions)
+        home, names = homes(self.model, self.task.units, self.revisions), self.model.schema.key_names
         found: dict[int, list[Round]] = {}
         for one in rounds:
             sides = [
-                np.array([home.get(text, 0) for text in _texts(self._rows(side), self.model)])
+                np.array([home.get(text, 0) for text in texts_of_rows(self._rows(side), names)])
                 for side in (one.withdrawn, one.put)
             ]
             for i in sorted({*sides[0].tolist(), *sides[1].tolist()}):
@@ -350,12 +352,6 @@ def reason_kind(reason: str) -> str:
     return reason.partition(":")[0]
 
 
-def _texts(rows: pa.Table, model: Model) -> list[str]:
-    columns = [rows.column(name).combine_chunks() for name in model.schema.key_names]
-    texts: list[str] = key_texts(columns, rows.num_rows).to_pylist()
-    return texts
-
-
 def _key_table(revisions: Revisions) -> pa.Table:
     """Return the distinct keys of revisions."""
     names = list(revisions.schema.key_names)
@@ -373,7 +369,7 @@ def _by_key(revisions: Revisions, elements: IntArray, ranks: IntArray) -> list[I
 
 def _dated(revisions: Revisions, applied: int) -> Revisions:
     """Fill missing known times with ``applied``: the log is read later."""
-    known = revisions.table.column(KNOWN).fill_null(pa.scalar(applied, pa.int64()).cast(pa.timestamp("us")))
+    known = revisions.table.column(KNOWN).fill_null(to_scalar(applied))
     at = revisions.table.column_names.index(KNOWN)
     return Revisions(revisions.schema, revisions.table.set_column(at, KNOWN, known))
 
@@ -385,15 +381,6 @@ def _withdrawing(rows: pa.Table) -> pa.Table:
     return pa.table({**own, **{name: rows.column(name) for name in rows.column_names}})
 
 
-def keys_condition(model: Model, keys: Sequence[pa.Array]) -> Any:
-    """Return a filter on the key columns for rows that may have one of these keys; None for a stream without key columns."""
-    condition = None
-    for name, column in zip(model.schema.key_names, keys, strict=True):
-        own = ds.field(name).isin(pc.unique(column))
-        condition = own if condition is None else condition & own
-    return condition
-
-
 def _near(model: Model, regions: Regions, condition: Any) -> Any:
     """Narrow a filter by segments' reference times, so that row groups far from the regions are not read."""
     longest = model.manifest.statistics.get("longest_microseconds")
@@ -401,16 +388,12 @@ def _near(model: Model, regions: Regions, condition: Any) -> Any:
         return condition
     start, end = int(regions.start.min()) - int(longest) - 1, int(regions.end.max()) + 1
     if start > -LIMIT:
-        own = ds.field("ref") >= _instant(start)
+        own = ds.field("ref") >= to_scalar(start)
         condition = own if condition is None else condition & own
     if end < LIMIT:
-        own = ds.field("ref") <= _instant(end)
+        own = ds.field("ref") <= to_scalar(end)
         condition = own if condition is None else condition & own
     return condition
-
-
-def _instant(microseconds: int) -> pa.Scalar:
-    return pa.scalar(microseconds, pa.int64()).cast(pa.timestamp("us"))
 
 
 def homes(model: Model, units: tuple[ReadUnit, ...], revisions: Revisions) -> dict[str, int]:
@@ -427,11 +410,10 @@ def _keys_in(model: Model, unit: ReadUnit, revisions: Revisions) -> set[str]:
     names = list(model.schema.key_names)
     if not names:
         return {""}
-    condition = keys_condition(model, revisions.keys)
+    condition = keys_filter(names, revisions.keys)
     by_name = {file.name: file for file in model.manifest.files}
     held: set[str] = set()
     for name in (own for file in unit.files for own in by_name[file].names):
         keys = read_parquet(model.file(name), columns=names, filters=condition).group_by(names).aggregate([])
-        columns = [keys.column(one).combine_chunks() for one in names]
-        held.update(key_texts(columns, keys.num_rows).to_pylist())
+        held.update(texts_of_rows(keys, names))
     return held

@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.keys import key_ranks
+from pulse.core.keys import key_ranks, keys_filter, ranks_of_rows
 from pulse.core.regions import Regions
 from pulse.core.schema import StreamSchema
-from pulse.core.time import EARLIEST, LATEST, format_duration, format_instant
+from pulse.core.time import EARLIEST, LATEST, format_duration, format_instant, to_scalar
 from pulse.operators.data.tuple_columns import values
 from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.errors import HistoryGoneError
@@ -75,7 +75,7 @@ class TupleHistory:
         first, last = self._reach()
         near = self._first_margin(neighbours)
         start, end = _wider(regions.start, -near), _wider(regions.end, near)
-        for margin in (_FURTHER * near, None):
+        for margin in (_FURTHER * near, None, None):  # with the last all is read, and nothing is missing
             read = Regions(regions.keys, start, end)
             tuples = self._corrected(read.merged())
             keep, *alone = _chosen(tuples, regions, read, self.schema, neighbours)
@@ -85,10 +85,6 @@ class TupleHistory:
                 break
             start = np.where(before, first if margin is None else _wider(regions.start, -margin), start)
             end = np.where(after, last if margin is None else _wider(regions.end, margin), end)
-        else:
-            read = Regions(regions.keys, start, end)
-            tuples = self._corrected(read.merged())
-            keep, *alone = _chosen(tuples, regions, read, self.schema, neighbours)
         if alone[0].any():
             self._check_before(regions.take(np.flatnonzero(alone[0])))
         return tuples.filter(pa.array(keep))
@@ -138,7 +134,7 @@ class TupleHistory:
         all).
         """
         names = [*self.schema.key_names, "ref", "lo", "hi"]
-        until = ds.field("ref") < pa.scalar(since, pa.int64()).cast(pa.timestamp("us"))
+        until = ds.field("ref") < to_scalar(since)
         condition = _of_keys(regions, self.schema)
         table = self.model.rows(names, until if condition is None else condition & until)
         tuples, wanted = _ranked(table, regions, self.schema)
@@ -157,7 +153,7 @@ class TupleHistory:
         since = self.since()
         if since is not None:
             tuples = tuples.filter(pa.array(self._times(tuples) >= since))
-        ranks = key_ranks([tuples.column(n).combine_chunks() for n in self.schema.key_names], tuples.num_rows)
+        ranks = ranks_of_rows(tuples, self.schema.key_names)
         tuples = tuples.take(pa.array(np.lexsort((self._times(tuples), ranks))))
         log = log_rows(self.model, self.more, _of_keys(regions, self.schema))
         log = log.filter(pa.array(inside(log, regions, self.schema)))
@@ -226,7 +222,7 @@ class TupleHistory:
         """Return which tuples, in order of arrival, the fit did not reject (semantics 2.5)."""
         both = pa.concat_tables([*earlier, table])
         n, before = both.num_rows, both.num_rows - table.num_rows
-        ranks = key_ranks([both.column(name).combine_chunks() for name in self.schema.key_names], n)
+        ranks = ranks_of_rows(both, self.schema.key_names)
         finite = np.isfinite(values(both, self.schema)).all(axis=0)
         holes = self.model.manifest.fit.get("nonfinite") == "hole"
         known = np.where(finite | holes, self._times(both), EARLIEST)
@@ -327,11 +323,8 @@ def _key_set(regions: Regions, schema: StreamSchema) -> set[Any]:
 
 def _of_keys(regions: Regions, schema: StreamSchema) -> pc.Expression | None:
     """Return a condition for rows of one of the regions' keys; None where a stream has no key."""
-    condition = None
-    for (name, type_), column in zip(schema.key, regions.keys, strict=True):
-        own = ds.field(name).isin(pc.unique(column.cast(type_)))
-        condition = own if condition is None else condition & own
-    return condition
+    columns = [column.cast(type_) for (_, type_), column in zip(schema.key, regions.keys, strict=True)]
+    return keys_filter(schema.key_names, columns)
 
 
 def _condition(regions: Regions, schema: StreamSchema) -> pc.Expression:
@@ -350,5 +343,4 @@ def _condition(regions: Regions, schema: StreamSchema) -> pc.Expression:
 
 
 def _between(at: pc.Expression, start: int, end: int) -> pc.Expression:
-    first, last = (pa.scalar(edge, pa.int64()).cast(pa.timestamp("us")) for edge in (start, end))
-    return (at >= first) & (at < last)
+    return (at >= to_scalar(start)) & (at < to_scalar(end))

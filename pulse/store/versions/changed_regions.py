@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import IntArray
+from pulse.core.arrow_types import one_chunk
 from pulse.core.instants import ceil_microsecond, floor_microsecond
 from pulse.core.regions import Regions
+from pulse.operators.data.tuple_columns import instants
 from pulse.store.errors import StoreError
 from pulse.store.model import Model
 from pulse.store.parquet_io import read_parquet
-from pulse.store.versions.layers import KNOWN_FROM, KNOWN_TO
+from pulse.store.versions.layers import KNOWN_FROM, KNOWN_TO, microseconds_of
 
 AROUND = 2
 """Microseconds before and after a corrected tuple, to include the segments that end and begin there."""
@@ -67,9 +68,9 @@ def _extents(model: Model, name: str, known_after: int | None = None) -> Regions
     known = [] if known_after is None else [KNOWN_FROM, KNOWN_TO]
     table = read_parquet(model.file(name), columns=[*columns, *known])
     if known_after is not None:
-        latest = np.maximum(*(_microseconds(table, one, known_after) for one in known))
+        latest = np.maximum(*(microseconds_of(table, one, known_after) for one in known))
         table = table.filter(pa.array(latest > known_after))
-    ref = _microseconds(table, "ref", 0)
+    ref = microseconds_of(table, "ref")
     start = floor_microsecond(ref, table.column("lo").to_numpy())
     end = ceil_microsecond(ref, table.column("hi").to_numpy())
     return Regions(_keys(table, model), start, np.maximum(end, start + 1))
@@ -79,19 +80,10 @@ def _corrected(model: Model, name: str) -> Regions:
     """Return the regions around the instants of tuples that a log corrects."""
     schema = model.schema
     table = read_parquet(model.file(name), columns=[*schema.key_names, schema.time])
-    times = table.column(schema.time).cast(pa.timestamp("us")).combine_chunks().view(pa.int64()).to_numpy()
-    return Regions.of_instants(_keys(table, model), times).widened(AROUND, AROUND)
+    return Regions.of_instants(_keys(table, model), instants(table.column(schema.time))).widened(
+        AROUND, AROUND
+    )
 
 
 def _keys(table: pa.Table, model: Model) -> tuple[pa.Array, ...]:
-    return tuple(_one(table.column(name)).cast(type_) for name, type_ in model.schema.key)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
-
-
-def _microseconds(table: pa.Table, name: str, null: int) -> IntArray:
-    whole: IntArray = _one(table.column(name)).view(pa.int64()).fill_null(null).to_numpy()
-    return whole
+    return tuple(one_chunk(table.column(name)).cast(type_) for name, type_ in model.schema.key)

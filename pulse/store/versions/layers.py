@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.arrow_types import REF
-from pulse.core.keys import key_ranks
+from pulse.core.arrow_types import REF, one_chunk
+from pulse.core.keys import ranks_of_rows
 from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.segment.order import Ranges, narrow, time_order
@@ -81,10 +81,8 @@ def in_order(table: pa.Table, schema: StreamSchema) -> pa.Table:
 
 def ranges_of(table: pa.Table, schema: StreamSchema) -> Ranges:
     """Return the key ranks and ranges of a table of segments."""
-    ranks = key_ranks([table.column(name).combine_chunks() for name in schema.key_names], table.num_rows)
-    return Ranges(
-        ranks, _microseconds(table, "ref"), table.column("lo").to_numpy(), table.column("hi").to_numpy()
-    )
+    lo, hi = (table.column(name).to_numpy() for name in ("lo", "hi"))
+    return Ranges(ranks_of_rows(table, schema.key_names), microseconds_of(table, "ref"), lo, hi)
 
 
 def without_drift(table: pa.Table, schema: StreamSchema) -> pa.Table:
@@ -116,11 +114,11 @@ class Overlay:
         rows = pa.concat_tables([table for _, table in layers])
         version = np.repeat([number for number, _ in layers], [table.num_rows for _, table in layers])
         if as_of is not None:
-            known = _microseconds(rows, KNOWN_FROM) <= as_of
+            known = microseconds_of(rows, KNOWN_FROM) <= as_of
             rows, version = rows.filter(pa.array(known)), version[known]
         withdraws = _mask(pc.equal(rows.column(KIND), "-D"))
         self._schema, self._withdrawn = schema, rows.filter(pa.array(withdraws))
-        self._refs = np.unique(_microseconds(self._withdrawn, "ref"))
+        self._refs = np.unique(microseconds_of(self._withdrawn, "ref"))
         there = ~withdraws & _is_there(rows, as_of)
         code = _identities(rows, schema)
         last = np.full(int(code.max(initial=-1)) + 1, np.iinfo(np.int64).min)
@@ -136,7 +134,7 @@ class Overlay:
 
     def _keeps(self, table: pa.Table) -> BoolArray | None:
         # Few are withdrawn: comparing the references first leaves few rows to compare by key.
-        ref = _microseconds(table, "ref")
+        ref = microseconds_of(table, "ref")
         at = np.searchsorted(self._refs, ref)
         alike = (
             np.flatnonzero(self._refs[np.minimum(at, len(self._refs) - 1)] == ref)
@@ -155,7 +153,7 @@ class Overlay:
 
 def _is_there(rows: pa.Table, as_of: int | None) -> BoolArray:
     """Return which rows are not withdrawn again within their layer."""
-    gone = _microseconds(rows, KNOWN_TO, OPEN)
+    gone = microseconds_of(rows, KNOWN_TO, OPEN)
     there: BoolArray = gone == OPEN if as_of is None else (gone == OPEN) | (gone > as_of)
     return there
 
@@ -171,9 +169,9 @@ def _identities(rows: pa.Table, schema: StreamSchema) -> IntArray:
     return codes
 
 
-def _microseconds(table: pa.Table, name: str, null: int = 0) -> IntArray:
-    column = table.column(name).combine_chunks()
-    whole: IntArray = column.view(pa.int64()).fill_null(null).to_numpy()
+def microseconds_of(table: pa.Table, name: str, null: int = 0) -> IntArray:
+    """Return the instants of a column in microseconds, with ``null`` where there is none."""
+    whole: IntArray = one_chunk(table.column(name)).view(pa.int64()).fill_null(null).to_numpy()
     return whole
 
 
@@ -207,7 +205,7 @@ def fold(rounds: Sequence[Round]) -> pa.Table:
     order = np.lexsort((~withdraws, step, code))
     ends = np.zeros(len(order), dtype=bool)  # withdraws an earlier round's insertion: the row before it
     ends[1:] = withdraws[order[1:]] & ~withdraws[order[:-1]] & (code[order[1:]] == code[order[:-1]])
-    known, gone = _microseconds(rows, KNOWN_FROM).copy(), np.full(len(order), OPEN)
+    known, gone = microseconds_of(rows, KNOWN_FROM).copy(), np.full(len(order), OPEN)
     at = np.flatnonzero(ends)
     gone[order[at - 1]] = known[order[at]]
     keep = np.ones(len(order), dtype=bool)
@@ -224,13 +222,13 @@ def not_before(rows: pa.Table, schema: StreamSchema, layers: Sequence[pa.Table])
         return rows
     names = [*schema.key_names, KNOWN_FROM, KNOWN_TO]
     every = pa.concat_tables([rows.select(names), *(table.select(names) for table in layers)])
-    ranks = key_ranks([every.column(name).combine_chunks() for name in schema.key_names], every.num_rows)
+    ranks = ranks_of_rows(every, schema.key_names)
     n = rows.num_rows
-    known = np.maximum(_microseconds(every, KNOWN_FROM), _microseconds(every, KNOWN_TO, OPEN))
+    known = np.maximum(microseconds_of(every, KNOWN_FROM), microseconds_of(every, KNOWN_TO, OPEN))
     least = np.full(int(ranks.max()) + 1, OPEN)
     np.maximum.at(least, ranks[n:], known[n:])
     for name in (KNOWN_FROM, KNOWN_TO):
-        own = _microseconds(rows, name, OPEN)
+        own = microseconds_of(rows, name, OPEN)
         there = own != OPEN
         raised = np.where(there, np.maximum(own, least[ranks[:n]]), OPEN)
         rows = rows.set_column(rows.column_names.index(name), name, pa.array(raised, mask=~there).view(REF))
