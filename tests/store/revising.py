@@ -150,7 +150,7 @@ def put(writer: RevisionWriter, rounds: list[tuple[int, list[Row], list[Row]]]) 
             )
             for known, withdrawn, new in rounds
         ]  # fmt: skip
-        writer.put(unit, own)
+        writer.add(writer.target.layer(unit, own))
 
 
 def keys_of(model: Model, unit: ReadUnit) -> set[str]:

@@ -5,7 +5,7 @@ Tuples from sources other than files are ordered by their times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from pulse.operators.relational.scan import scans
 from pulse.runtime.accents.declared_options import DeclaredKeysError, domain_of
 from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.runtime.jobs.file_source import SourceError as SourceError
-from pulse.runtime.jobs.file_source import next_batches, read_file
+from pulse.runtime.jobs.file_source import read_file
 from pulse.runtime.jobs.sinks import CHANGELOG_COLUMNS
 from pulse.runtime.jobs.source_schema import (
     Others,
@@ -127,17 +127,6 @@ def _fixed(made: Predictor, stream: StreamJob, buckets: int) -> list[tuple[str, 
         )
         found.append((stream.time, why))
     return found
-
-
-def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
-    """Yield the present tuples, a micro-batch at a time: the next files of every stream, as many as its option allows."""
-    others = {
-        name: others_of(job.streams[name], columns_of(job.streams[name]), schema)
-        for name, schema in schemas.items()
-        if job.streams[name].follows
-    }
-    for files in next_batches(job, {name: set() for name in schemas}):
-        yield read_batch(job, schemas, files, others)
 
 
 def read_batch(

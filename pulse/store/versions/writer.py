@@ -133,20 +133,6 @@ class RevisionWriter:
         """Add a written log to the version."""
         self._logs.append(name)
 
-    def put(self, unit: ReadUnit, rounds: list[Round]) -> None:
-        """Write a layer and add it."""
-        self.add(self.target.layer(unit, rounds))
-
-    def log(self, table: pa.Table) -> None:
-        """Write the applied revisions, and add them."""
-        if table.num_rows:
-            self.add_log(self.target.log(table, len(self._logs)))
-
-    def aside(self, table: pa.Table) -> None:
-        """Write the rejected revisions, with their reasons."""
-        if table.num_rows:
-            self.target.aside(table)
-
     def commit(self, counts: Mapping[str, Any], *, keep: bool = False, tuples: int = 0) -> Model:
         """Publish the version; return the model at it.
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from pulse.core.schema import StreamSchema
+from pulse.runtime.jobs.file_source import next_batches
 from pulse.runtime.jobs.sinks import numbered
+from pulse.runtime.jobs.source_schema import columns_of, others_of
+from pulse.runtime.jobs.sources import read_batch
+from pulse.runtime.jobs.spec import Job
 from pulse.runtime.predict.ingest import LinePacker, Packer, unpacked_table
 from pulse.runtime.predict.pair_stages import PairStage, RouteStage, partitioning_of
 from pulse.runtime.predict.solve_stage import SolveStage
@@ -18,6 +23,17 @@ from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES
 from pulse.runtime.predict.stages import ValidateStage
+
+
+def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
+    """The present tuples of a job, a micro-batch at a time: the next files of every stream, as many as its option allows."""
+    others = {
+        name: others_of(job.streams[name], columns_of(job.streams[name]), schema)
+        for name, schema in schemas.items()
+        if job.streams[name].follows
+    }
+    for files in next_batches(job, {name: set() for name in schemas}):
+        yield read_batch(job, schemas, files, others)
 
 
 def packed(

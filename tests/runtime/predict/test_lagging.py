@@ -14,7 +14,7 @@ import pytest
 
 import pulse
 from pulse.runtime.jobs.sinks import numbered, read_changes
-from pulse.runtime.jobs.sources import batches, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
@@ -24,7 +24,7 @@ from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.stage_rows import CHANGES
 from pulse.runtime.predict.stages import ValidateStage
 from tests.runtime.jobs.climbing import moving_stream
-from tests.runtime.predict.stages import Places, dealt
+from tests.runtime.predict.stages import Places, batches, dealt
 
 SECOND = 1_000_000
 Row = tuple[str, float, float, float]

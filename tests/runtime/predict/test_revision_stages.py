@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from pulse.runtime.jobs.checkpoint import CheckpointError
 from pulse.runtime.jobs.sinks import NullSink, numbered, read_changes
-from pulse.runtime.jobs.sources import batches, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
@@ -39,7 +39,7 @@ from tests.runtime.jobs.running_jobs import (
     ran,
     tick_job,
 )
-from tests.runtime.predict.stages import dealt
+from tests.runtime.predict.stages import batches, dealt
 from tests.runtime.predict.test_spatial_partitioning import FOLLOWING, MOVING, fleet
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pulse.runtime.jobs.sinks import numbered
-from pulse.runtime.jobs.sources import batches, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict import stage_rows, stages, state_schema
 from pulse.runtime.predict.batch_store import latest_before, put
@@ -30,7 +30,7 @@ from tests.runtime.jobs.running_jobs import (
     tick_job,
     ticks,
 )
-from tests.runtime.predict.stages import Places, dealt
+from tests.runtime.predict.stages import Places, batches, dealt
 
 
 def staged(job: Job, key: str, monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) -> pa.Table:

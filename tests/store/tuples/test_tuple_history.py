@@ -154,7 +154,7 @@ def test_tuples_are_those_modelled_with_the_log_on_top(tmp_path: Path, kept: tup
     for _ in range(2):
         rows, log = revised(rows, rng, 40)
         with begin_revision(model) as writer:
-            writer.log(log_table(model, log))
+            writer.add_log(writer.target.log(log_table(model, log)))
             model = writer.commit({})
         check(TupleHistory(model), rows, rng)
     rows, log = revised(rows, rng, 40)

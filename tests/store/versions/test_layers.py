@@ -101,7 +101,8 @@ def test_a_key_whose_rows_all_went_and_one_that_is_new(tmp_path: Path) -> None:
     new: list[Row] = [("q", EPOCH, 0.0, 5.0, 1.0)]
     with begin_revision(model) as writer:
         (unit,) = units(model)
-        writer.put(unit, [Round(batch_of(model, gone), batch_of(model, new), 5, 5)])
+        rounds = [Round(batch_of(model, gone), batch_of(model, new), 5, 5)]
+        writer.add(writer.target.layer(unit, rounds))
         model = writer.commit({})
     assert model.keys()["k"].to_pylist() == ["a", "c", "q"]
     assert len(model.read(key="b")) == 0
@@ -176,10 +177,8 @@ def test_later_corrections_are_never_known_before_earlier_ones(tmp_path: Path) -
         old = rows_of(model.read(key="a"))[0]
         with begin_revision(model) as writer:
             new = [(*row[:4], value)]
-            writer.put(
-                units(model)[0],
-                [Round(batch_of(model, [old]), batch_of(model, new), known + EPOCH, known + EPOCH)],
-            )
+            rounds = [Round(batch_of(model, [old]), batch_of(model, new), known + EPOCH, known + EPOCH)]
+            writer.add(writer.target.layer(units(model)[0], rounds))
             model = writer.commit({}, keep=True)
     assert rows_of(Model(model.path, as_of=EPOCH + 499).read(key="a"))[0][4] == row[4]
     assert rows_of(Model(model.path, as_of=EPOCH + 500).read(key="a"))[0][4] == 78.0

@@ -125,7 +125,7 @@ def test_a_killed_process_leaves_the_old_version(tmp_path: Path) -> None:
         "from tests.store.versions.test_writer import log_of\n"
         f"model = Model({str(tmp_path / 'm')!r})\n"
         "with begin_revision(model) as writer:\n"
-        "    writer.log(log_of(model))\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    writer.add_log(writer.target.log(log_of(model)))\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -167,10 +167,11 @@ def test_a_revision_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
     def failing() -> None:
         with begin_revision(model) as writer:
-            writer.log(log_of(model))
+            writer.add_log(writer.target.log(log_of(model)))
             row = rows_of(model.read())[0]
-            writer.put(units(model)[0], [Round(batch_of(model, [row]), batch_of(model, []), 1, 1)])
-            writer.aside(log_of(model).append_column("reason", pa.array(["because"])))
+            rounds = [Round(batch_of(model, [row]), batch_of(model, []), 1, 1)]
+            writer.add(writer.target.layer(units(model)[0], rounds))
+            writer.target.aside(log_of(model).append_column("reason", pa.array(["because"])))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -182,7 +183,7 @@ def test_a_revision_that_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_what_was_set_aside_is_there_with_its_reason(tmp_path: Path) -> None:
     model = fitted(tmp_path / "m", "abc", 6)
     with begin_revision(model) as writer:
-        writer.aside(log_of(model).append_column("reason", pa.array(["it never was"])))
+        writer.target.aside(log_of(model).append_column("reason", pa.array(["it never was"])))
         model = writer.commit({"aside": 1})
     aside = model.aside()
     assert aside is not None
