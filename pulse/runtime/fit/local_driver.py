@@ -11,7 +11,6 @@ from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.pipeline import FitOutcome, run_fit
 from pulse.runtime.fit.spill_shuffle import SpillShuffle
 from pulse.runtime.fit.worker import BATCH_ROWS, FileJob, FitJob, fit_unit, write_part
-from pulse.runtime.fit.worker_summary import summary
 
 
 def fit_files(job: FileJob, old_ends: pa.Table | None) -> FitOutcome:
@@ -33,11 +32,10 @@ def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
                 bins.add(part)
             bins.end_unit()
         bins.finish()
-        return list(
-            in_threads(
-                lambda number: [_written(job, number, bins.read(number))], list(range(len(bins))), None
-            )
+        written = in_threads(
+            lambda number: [write_part(job, number, bins.read(number))], list(range(len(bins))), None
         )
+        return list(written)
 
 
 def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:
@@ -50,10 +48,6 @@ def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOut
         if not parts:
             return []
         columns = parts[0].column_names
-        return [_written(job, 0, pa.concat_tables([part.select(columns) for part in parts]))]
+        return [write_part(job, 0, pa.concat_tables([part.select(columns) for part in parts]))]
 
     return run_fit(job, fit)
-
-
-def _written(job: FitJob, number: int, parts: pa.Table) -> pa.RecordBatch:
-    return summary(job, write_part(job, number, parts))

@@ -24,9 +24,8 @@ from pulse.core.schema import StreamSchema
 from pulse.datasets.counts import Counts
 from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.fit.pipeline import FitOutcome, Job, run_fit
-from pulse.runtime.fit.worker import FileJob, FitJob, fit_unit, write_part
-from pulse.runtime.fit.worker_summary import summary
-from pulse.runtime.spark.arrow_frames import spark_schema
+from pulse.runtime.fit.worker import FileJob, FitJob, fit_unit, summary_schema, write_part
+from pulse.runtime.spark.arrow_frames import spark_struct
 from pulse.runtime.spark.errors import translated
 
 _SEGMENTS_PER_PARTITION = 2_000_000
@@ -86,12 +85,14 @@ def _run(
     def attempt(job: Job) -> list[pa.RecordBatch]:
         frame = parts(job)
         if old_ends is not None:
-            old = spark.createDataFrame(_for_spark(old_ends, schema), schema=_parts_schema(schema))
-            frame = frame.unionByName(old)
+            columns = _parts_schema(schema)
+            old = old_ends.select(columns.names)  # the columns that the workers' parts have
+            frame = frame.unionByName(spark.createDataFrame(old, schema=columns))
         by_key = frame.repartition(partitions, *keys) if keys else frame.coalesce(1)
         with translated():
             # One row per partition, plus one per late visit: nothing else reaches the driver.
-            return list(by_key.mapInArrow(_writer(job), _summary_schema(schema)).toArrow().to_batches())
+            written = by_key.mapInArrow(_writer(job), spark_struct(summary_schema(schema)))
+            return list(written.toArrow().to_batches())
 
     return run_fit(job, attempt)
 
@@ -124,26 +125,10 @@ def _writer(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         if not parts:
             return
         context = TaskContext.get()
-        yield summary(
-            job, write_part(job, context.partitionId() if context else 0, pa.Table.from_batches(parts))
-        )
+        yield write_part(job, context.partitionId() if context else 0, pa.Table.from_batches(parts))
 
     return work
 
 
-def _summary_schema(schema: StreamSchema) -> T.StructType:
-    own = {field.name: field.dataType for field in spark_schema(schema)}
-    summary_types = {UNIT: T.LongType(), "_watermark": T.LongType(), "_written": T.StringType()}
-    types = {**{name: own[name] for name in schema.key_names}, **summary_types}
-    return T.StructType([T.StructField(name, type_) for name, type_ in types.items()])
-
-
 def _parts_schema(schema: StreamSchema) -> T.StructType:
-    return T.StructType(
-        [*spark_schema(schema), T.StructField(UNIT, T.LongType()), T.StructField(PART, T.ByteType())]
-    )
-
-
-def _for_spark(parts: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Select the columns of a stored model's parts that the workers' parts have."""
-    return parts.select([field.name for field in _parts_schema(schema)])
+    return spark_struct(pa.schema([*schema.arrow_schema(), (UNIT, pa.int64()), (PART, pa.int8())]))

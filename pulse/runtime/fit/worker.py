@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.core.arrow_types import decoded
+from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import format_instant, to_microseconds
 from pulse.datasets.counts import REASON, Counts
@@ -29,7 +31,7 @@ from pulse.operators.fit.fitter import REASONS
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.points import fitter_for
 from pulse.operators.fit.spec import FitSpec
-from pulse.operators.fit.stitch import LateUnits, part_table, stitch
+from pulse.operators.fit.stitch import UNIT, LateUnits, part_table, stitch
 from pulse.operators.refit.apply_revisions import as_tuples
 from pulse.operators.units.key_ends import Drops
 from pulse.operators.units.to_base_units import ToBaseUnits
@@ -169,25 +171,18 @@ def fit_unit(
     first_late = None
     try:
         tuples_of_start = job.undone(batches, left)
-        for batch in tuples_of_start if as_arrived else _in_order(tuples_of_start, job):
-            segments = fitter.push(batch)
+        for batch in chain(tuples_of_start if as_arrived else _in_order(tuples_of_start, job), [None]):
+            segments = fitter.finish() if batch is None else fitter.push(batch)
             rows = job.as_recorded(fitter.take_aside())
             first_late = first_late or _first_late(rows, job)
             aside.write(rows)
             tuples.write(_as_kept(fitter.take_recorded(), job))
             if segments is not None and len(segments):
                 yield _part(segments, ordinal, SEGMENTS)
-        segments = fitter.finish()
-        rows = job.as_recorded(fitter.take_aside())
-        first_late = first_late or _first_late(rows, job)
-        aside.write(rows)
-        tuples.write(_as_kept(fitter.take_recorded(), job))
     finally:
         aside.close()
         tuples.close()
         left.file.close()
-    if len(segments):
-        yield _part(segments, ordinal, SEGMENTS)
     for points, part in fitter.ends.parts():
         yield _part(points, ordinal, part)
     extra = {"first_late": first_late, "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
@@ -245,11 +240,9 @@ def _as_kept(tuples: pa.Table | None, job: FitJob) -> pa.Table | None:
 
 
 def _part(batch: SegmentBatch, ordinal: int, part: int) -> pa.Table:
-    from pulse.runtime.spark.arrow_frames import (
-        for_spark,  # here, since fits in process load this module and no Spark
-    )
+    from pulse.runtime.spark.arrow_frames import fitted_to_spark  # not at the top: it loads Spark
 
-    return part_table(SegmentBatch(for_spark(batch), batch.schema), ordinal, part)
+    return part_table(SegmentBatch(fitted_to_spark(batch.to_arrow()), batch.schema), ordinal, part)
 
 
 @dataclass(frozen=True)
@@ -262,11 +255,21 @@ class Written:
     superseded: int = 0
 
 
-def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits:
-    """Stitch the parts of some keys and write their segments and ends; or return the units that must be fitted again."""
+def summary_schema(schema: StreamSchema) -> pa.Schema:
+    """Return the schema of a worker's result: a row per partition of keys, or per key and unit that must be fitted again."""
+    keys = [field for field in schema.arrow_schema() if field.name in schema.key_names]
+    return pa.schema([*keys, (UNIT, pa.int64()), ("_watermark", pa.int64()), ("_written", pa.string())])
+
+
+def write_part(job: FitJob, number: int, parts: pa.Table) -> pa.RecordBatch:
+    """Stitch the parts of some keys and write their segments and ends; return rows of :func:`summary_schema`."""
     stitched = stitch(parts, job.spec, job.drops)
+    summary = summary_schema(job.spec.schema)
     if isinstance(stitched, LateUnits):
-        return stitched
+        more = {UNIT: stitched.unit, "_watermark": stitched.watermark}
+        more["_written"] = pa.nulls(len(stitched.unit), pa.string())
+        late = pa.table({name: stitched.keys.column(name) for name in stitched.keys.column_names} | more)
+        return late.select(summary.names).cast(summary).combine_chunks().to_batches()[0]
     segments, closing = stitched.segments, stitched.closing
     staging, label = Path(job.staging), f"{job.generation:03d}-{number:05d}"
     if stitched.ends.num_rows:
@@ -280,7 +283,9 @@ def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits
         if len(some)
     ]
     statistics = statistics_of(segments) if len(segments) else {}
-    return Written(files, statistics, stitched.missed, stitched.superseded)
+    written = Written(files, statistics, stitched.missed, stitched.superseded)
+    row = {field.name: None for field in summary} | {"_written": json.dumps(asdict(written))}
+    return pa.RecordBatch.from_pylist([row], schema=summary)
 
 
 class _GrowingFile:

@@ -1,13 +1,11 @@
-"""Convert batches of segments to Spark DataFrames, and back.
+"""Convert Arrow schemas and batches to those that Spark takes.
 
-Both directions go through Arrow. ``ref`` is ``TIMESTAMP_NTZ``: it is UTC by definition and must not move with the
+ ``ref`` is ``TIMESTAMP_NTZ``: it is UTC by definition and must not move with the
 session's time zone. Types that Spark lacks are widened on the way there (unsigned integers, half floats) and
 narrowed, without loss, on the way back.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame as DataFrame  # upper layers take the type from here
@@ -15,8 +13,6 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pulse.core.errors import ColumnTypeError
-from pulse.core.schema import StreamSchema
-from pulse.core.segment.batch import SegmentBatch
 
 _SAME = {
     pa.bool_(): T.BooleanType(),
@@ -39,30 +35,13 @@ _WIDER = {
 }
 
 
-def spark_schema(schema: StreamSchema, bookkeeping: Iterable[str] = ()) -> T.StructType:
-    """Return the Spark columns of a batch, for functions given to ``mapInArrow`` to declare their output."""
-    return T.StructType(
-        [T.StructField(field.name, _to_spark(field.type)) for field in _arrow_schema(schema, bookkeeping)]
-    )
-
-
-def for_spark(batch: SegmentBatch) -> pa.RecordBatch:
-    """Cast the batch to the exact Arrow types of :func:`spark_schema`, which a ``mapInArrow`` function yields."""
-    wanted = _arrow_schema(batch.schema, batch.bookkeeping)
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.to_arrow().columns, wanted, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
-
-
 def spark_struct(schema: pa.Schema) -> T.StructType:
-    """Convert any Arrow schema to Spark's, widened where Spark lacks a type."""
+    """Convert an Arrow schema to Spark's, widened where Spark lacks a type; ``mapInArrow`` functions declare it as output."""
     return T.StructType([T.StructField(field.name, _to_spark(_widened(field))) for field in schema])
 
 
 def fitted_to_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Cast the batch to the exact Arrow types of :func:`spark_struct`."""
+    """Cast the batch to the exact Arrow types of :func:`spark_struct`, which a ``mapInArrow`` function yields."""
     wanted = pa.schema([(field.name, _widened(field)) for field in batch.schema])
     return batch if batch.schema.types == wanted.types else batch.cast(wanted)
 
@@ -70,10 +49,6 @@ def fitted_to_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
 def arrow_schema_of(frame: DataFrame) -> pa.Schema:
     """Return the Arrow types of a DataFrame's columns in ``mapInArrow``."""
     return to_arrow_schema(frame.schema, timezone="UTC")
-
-
-def _arrow_schema(schema: StreamSchema, bookkeeping: Iterable[str]) -> pa.Schema:
-    return pa.schema([(field.name, _widened(field)) for field in schema.arrow_schema(bookkeeping)])
 
 
 def _widened(field: pa.Field) -> pa.DataType:

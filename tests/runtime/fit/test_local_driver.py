@@ -15,7 +15,7 @@ from pulse.datasets.registry import get_format
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit import local_driver
 from pulse.runtime.fit.pipeline import FitOutcome, Provenance, Staging, make_model, read_counts, run_fit
-from pulse.runtime.fit.worker import PROGRESS, FileJob, FitJob
+from pulse.runtime.fit.worker import PROGRESS, FileJob, FitJob, summary_schema
 from pulse.store.errors import StoreError
 from pulse.store.manifest import ASIDE, Source
 from pulse.store.model import CLOSING, ENDS
@@ -80,13 +80,11 @@ def test_nothing_to_fit(tmp_path: Path) -> None:
 
 
 def test_units_that_stay_late_are_a_bug(tmp_path: Path) -> None:
-    from pulse.operators.fit.stitch import LateUnits
-    from pulse.runtime.fit.worker_summary import summary
-
     job = FitJob(SPEC, str(tmp_path))
-    late = LateUnits(pa.table({"k": ["a"]}), np.array([0]), np.array([5]))
+    row = {"k": "a", "_unit": 0, "_watermark": 5, "_written": None}
+    late = pa.RecordBatch.from_pylist([row], schema=summary_schema(SPEC.schema))
     with pytest.raises(StoreError, match="this is a bug"):
-        run_fit(job, lambda job: [summary(job, late)])
+        run_fit(job, lambda job: [late])
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 100])

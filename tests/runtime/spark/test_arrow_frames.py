@@ -8,15 +8,17 @@ from hypothesis import given
 from pulse.core.errors import ColumnTypeError, UnknownColumnError
 from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
-from pulse.runtime.spark.arrow_frames import for_spark, spark_schema
+from pulse.runtime.spark.arrow_frames import fitted_to_spark, spark_struct
 from tests.core.segment.segments_of import SCHEMA, batch_of
 from tests.effort import examples
 from tests.strategies import segment_arrays
 
 
 def to_spark(batch, spark):
-    table = pa.Table.from_batches([for_spark(batch)])
-    return spark.createDataFrame(table, schema=spark_schema(batch.schema, batch.bookkeeping))
+    rows = batch.to_arrow()
+    return spark.createDataFrame(
+        pa.Table.from_batches([fitted_to_spark(rows)]), schema=spark_struct(rows.schema)
+    )
 
 
 def from_spark(frame, schema):
@@ -24,7 +26,7 @@ def from_spark(frame, schema):
 
 
 def test_the_schema_for_spark():
-    got = spark_schema(SCHEMA, ["kind"])
+    got = spark_struct(SCHEMA.arrow_schema(["kind"]))
     assert [(f.name, f.dataType.simpleString()) for f in got] == [
         ("symbol", "string"),
         ("ref", "timestamp_ntz"),
@@ -89,7 +91,7 @@ def test_types_spark_lacks_come_back():
             "code": [b"ab", b"cd"],
         },
     )
-    wide = for_spark(batch)
+    wide = fitted_to_spark(batch.to_arrow())
     assert [wide.schema.field(n).type for n in ("id", "flags", "code")] == [
         pa.int64(),
         pa.int16(),
@@ -101,7 +103,7 @@ def test_types_spark_lacks_come_back():
 def test_a_type_spark_cannot_hold_is_named():
     schema = StreamSchema.of(time="t", modelled={"x": "linear"}, unmodelled={"big": "uint64"})
     with pytest.raises(ColumnTypeError, match=r"'big'.*uint64"):
-        spark_schema(schema)
+        spark_struct(schema.arrow_schema())
 
 
 def test_columns_that_do_not_fit_are_named(spark):
@@ -115,7 +117,7 @@ def test_columns_that_do_not_fit_are_named(spark):
 def _narrow(batches):
     for batch in batches:
         segments = SegmentBatch.from_arrow(batch, SCHEMA)
-        yield for_spark(segments.restrict(500_000))
+        yield fitted_to_spark(segments.restrict(500_000).to_arrow())
 
 
 def test_workers_take_and_give_batches(spark):
@@ -129,6 +131,8 @@ def test_workers_take_and_give_batches(spark):
         err={"price": 0.0},
         unmodelled={"size": 1},
     )
-    got = from_spark(to_spark(batch, spark).mapInArrow(_narrow, spark_schema(SCHEMA)), SCHEMA).sort()
+    got = from_spark(
+        to_spark(batch, spark).mapInArrow(_narrow, spark_struct(SCHEMA.arrow_schema())), SCHEMA
+    ).sort()
     assert got.equals(batch.restrict(500_000))
     assert len(got) == 2
