@@ -27,7 +27,6 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.execution.scan import Reading, as_scanned, keys_of, read, reading
-from pulse.store.manifest import LayerFile, PartFile
 from pulse.store.model_ref import ModelRef
 from pulse.store.read_units import ROWS, ReadUnit, units
 
@@ -218,16 +217,15 @@ def _resolved(sides: list[Exchange], paths: Mapping[str, ModelRef]) -> dict[Exch
     would hold more than a unit.
     """
     models = {scan.stream: paths[scan.stream].open() for side in sides for scan in scans(side)}
-    files = [file for model in models.values() for file in model.manifest.files]
-    bounds: list[PartFile | LayerFile] = [*files, *(layer for file in files for layer in file.layers)]
-    starts = [one.start for one in bounds if one.start is not None]
-    ends = [one.end for one in bounds if one.end is not None]
+    bounds = [model.manifest.bounds for model in models.values()]
+    starts, ends = ([at for one in bounds for at in one[side]] for side in (0, 1))
     span = max(ends) - min(starts) if starts else 0
     grids = [side.by for side in sides if isinstance(side.by, Grid)]
     margin = max(sum(one for one in grid.margin if isinstance(one, int)) for grid in grids)
     least = max(grid.bucket for grid in grids if isinstance(grid.bucket, int))
     bucket = max(least, math.ceil(span / _BUCKETS / 1_000_000) * 1_000_000)
-    rows = sum(file.rows for file in files) / max(1.0, span / bucket)
+    every = sum(file.rows for model in models.values() for file in model.manifest.files)
+    rows = every / max(1.0, span / bucket)
     spread = rows > ROWS and all(grid.position is not None for grid in grids)
     cell = (
         max(_cell(side, grid, paths, bucket) for side, grid in zip(sides, grids, strict=True))

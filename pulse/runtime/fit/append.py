@@ -70,7 +70,7 @@ def carry_over(old: Model, new: Manifest, staging: Path) -> Manifest:
         new,
         files=(*files, *new.files),
         sources=(*manifest.sources, *new.sources),
-        counts=_add(manifest.counts, new.counts),
+        counts=add_counts(manifest.counts, new.counts),
         statistics=merge_statistics([manifest.statistics, new.statistics]),
         statements=tuple(dict.fromkeys((*manifest.statements, *new.statements))),
         version=version,
@@ -128,12 +128,13 @@ def link(source: Path, target: Path) -> None:
         target.write_bytes(source.read_bytes())
 
 
-def _add(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+def add_counts(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Add counts by name, those of parts too; of what is not counted, such as the first late tuple, the earlier one stays."""
     out: dict[str, Any] = {}
     for name in {**a, **b}:
         x, y = a.get(name), b.get(name)
         if isinstance(x, Mapping) and isinstance(y, Mapping):
-            out[name] = _add(x, y)
+            out[name] = add_counts(x, y)
         elif isinstance(x, int) and isinstance(y, int):
             out[name] = x + y
         else:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import UNIT
-from pulse.runtime.fit.append import carry_over, ends_of, void_drifts
+from pulse.runtime.fit.append import add_counts, carry_over, ends_of, void_drifts
 from pulse.runtime.fit.rejects import REFUSE, check_late
 from pulse.runtime.fit.retention import Keep, history_of, keeps
 from pulse.runtime.fit.worker import PROGRESS, FitJob, Written
@@ -198,40 +198,18 @@ def _made(
 
 def read_counts(staging: Path) -> dict[str, Any]:
     """Sum the counts that the units wrote."""
-    total: dict[str, Any] = {
-        "tuples": 0,
-        "late": 0,
-        "not_finite": 0,
-        "superseded": 0,
-        "missed": 0,
-        "truncated": 0,
-    }
-    first = dict.fromkeys(("first_late", "first_not_finite"))
-    removed, remarked, rows = dict[str, int](), dict[str, int](), 0
-    changing, lacking = dict[str, int](), dict[str, int]()
+    counts: dict[str, Any] = dict.fromkeys(
+        ("tuples", "late", "not_finite", "superseded", "missed", "truncated"), 0
+    )
+    counts |= dict.fromkeys(("first_late", "first_not_finite"))
+    counts |= {"rows_read": 0, "removed": {}, "remarked": {}, "changing": {}, "lacking": {}}
     for file in sorted((staging / PROGRESS).glob("unit-*.json")):
         note = json.loads(file.read_text(encoding="utf-8"))
-        for name in total:
-            total[name] += note[name]
-        first = {name: known or note[name] for name, known in first.items()}
-        rows += note["read"]["rows"]
-        for whole, part in (
-            (removed, note["read"]["removed"]),
-            (remarked, note["read"]["remarked"]),
-            (changing, note["changing"]),
-            (lacking, note["lacking"]),
-        ):
-            for why, n in part.items():
-                whole[why] = whole.get(why, 0) + n
-    return {
-        **total,
-        **first,
-        "rows_read": rows or total["tuples"] + sum(removed.values()),
-        "removed": removed,
-        "remarked": remarked,
-        "changing": changing,
-        "lacking": lacking,
-    }
+        read = note["read"]
+        note |= {"rows_read": read["rows"], "removed": read["removed"], "remarked": read["remarked"]}
+        counts = add_counts(counts, {name: note[name] for name in counts})
+    counts["rows_read"] = counts["rows_read"] or counts["tuples"] + sum(counts["removed"].values())
+    return counts
 
 
 def _no_segments(staging: Path, spec: FitSpec, generation: int) -> PartFile:

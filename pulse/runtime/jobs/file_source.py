@@ -19,6 +19,7 @@ from pulse.runtime.io.lenient_text import Dialect, read_csv, read_json
 from pulse.runtime.jobs.spec import Job, StreamJob
 
 _FILES_PER_BATCH = "maxFilesPerTrigger"
+_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
 class SourceError(PulseError, OSError):
@@ -98,6 +99,14 @@ def read_error(file: str, format: str, reason: str) -> SourceError:
     return SourceError(
         f"{file}: cannot be read as {format}{guess}: {reason}; replace it by a complete file of the same name and restart the "
         "job: files read before are not read again"
+    )
+
+
+def no_kafka(version: str, where: str) -> SourceError:
+    """Make the error for a Spark of this version that lacks its Kafka connector."""
+    return SourceError(
+        f"{where}: Spark's Kafka connector is missing; add to the job's [spark] table "
+        f'"spark.jars.packages" = "{_KAFKA}:{version}"'
     )
 
 

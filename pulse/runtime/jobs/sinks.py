@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pulse.core.encoding.codec import refused
 from pulse.core.time import format_instant
 from pulse.runtime.jobs.alerts import Alert, Alerts, Seen
+from pulse.runtime.jobs.file_source import no_kafka
 from pulse.runtime.jobs.result_log import read_changes as read_changes  # reads a Parquet sink
 from pulse.runtime.jobs.result_log import store_schema
 from pulse.runtime.jobs.secrets import concealing, resolved
@@ -150,9 +151,6 @@ class KafkaSink:
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
         """Send the rows."""
-        from pulse.runtime.jobs.file_source import SourceError
-        from pulse.runtime.jobs.sources import KAFKA
-
         if not changes.num_rows:
             return
         rows = [(as_json(row),) for row in changes.to_pylist()]
@@ -163,10 +161,7 @@ class KafkaSink:
         except Exception as e:
             if "Failed to find data source: kafka" not in str(e) and "DATA_SOURCE_NOT_FOUND" not in str(e):
                 raise
-            raise SourceError(
-                "[sink]: Spark's Kafka connector is missing; add to the job's [spark] table "
-                f'"spark.jars.packages" = "{KAFKA}:{self.spark.version}"'
-            ) from e
+            raise no_kafka(self.spark.version, "[sink]") from e
 
 
 def as_json(row: Mapping[str, Any]) -> str:

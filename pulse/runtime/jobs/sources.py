@@ -38,8 +38,6 @@ from pulse.stream.accents.policy import Policy
 from pulse.stream.propagation.state import Mode
 from pulse.validation.online.rejects import with_origin
 
-KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-
 
 def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, dealt: bool = False) -> Predictor:
     """Bind the job's query to its streams; ``given``: columns of frames that the caller passes, ``dealt``: whether tuples are

@@ -12,10 +12,9 @@ from pulse.core.errors import unknown_column
 from pulse.core.schema import StreamSchema
 from pulse.operators.data.tuple_columns import needed_columns
 from pulse.runtime.io.lenient_text import Dialect, csv_header
-from pulse.runtime.jobs.file_source import SourceError, files_of
+from pulse.runtime.jobs.file_source import files_of, no_kafka
 from pulse.runtime.jobs.secrets import concealing, resolved
 from pulse.runtime.jobs.source_schema import columns_of, kind_columns, others_of, with_absent
-from pulse.runtime.jobs.sources import KAFKA
 from pulse.runtime.jobs.spark_lines import is_plain, line_frame
 from pulse.runtime.jobs.spec import StreamJob
 from pulse.validation.online.rejects import ROW
@@ -130,7 +129,7 @@ def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:
             frame = reader.load()
     except Exception as e:
         if stream.source == "kafka" and "kafka" in str(e).lower():
-            raise SourceError(_no_kafka(spark.version, stream.name)) from e
+            raise no_kafka(spark.version, f"[streams.{stream.name}]") from e
         raise
     if stream.source not in ("kafka", "socket"):
         return frame
@@ -149,10 +148,3 @@ def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:
         ]
     named = ["_kafka_partition", "_kafka_offset"] if extra else []
     return frame.select(read.alias("_read"), *extra).select("_read.*", *named)
-
-
-def _no_kafka(version: str, name: str) -> str:
-    return (
-        f"[streams.{name}]: Spark's Kafka connector is missing; add to the job's [spark] table "
-        f'"spark.jars.packages" = "{KAFKA}:{version}"'
-    )

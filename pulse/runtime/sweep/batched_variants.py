@@ -14,10 +14,10 @@ everything that programs cannot express: other operators and functions, and valu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,25 +48,14 @@ Place = tuple[Source, int]
 """Windows at the same places: their source, and the remainder of their size modulo the rate."""
 
 
-@dataclass
-class _Batch:
-    """Variants with the same reading and rate, whose windows have the same sets of places."""
+class _Alike(NamedTuple):
+    """What variants have in common that are evaluated together: reading and rate, and the sets of places of their windows."""
 
     reads: Reading
     keys: Expression
     rate: int
     possible: bool
     places: tuple[Place, ...]
-    jobs: dict[int, BoundPlan] = field(default_factory=dict)
-
-    @property
-    def sizes(self) -> dict[Place, tuple[int, ...]]:
-        """Return the sizes of the windows at each set of places, ascending."""
-        found: dict[Place, set[int]] = {place: set() for place in self.places}
-        for job in self.jobs.values():
-            for window in _windows(job.fragments[-1].root):
-                found[_place(window, self.rate)].add(window.looks_back)
-        return {place: tuple(sorted(sizes)) for place, sizes in found.items()}
 
 
 @dataclass(frozen=True)
@@ -133,7 +122,7 @@ class Tails:
 
 def tails(jobs: Sequence[BoundPlan]) -> tuple[Tails, ...]:
     """Batch the variants that can be evaluated together; the others are evaluated alone."""
-    found: list[_Batch] = []
+    found: dict[_Alike, dict[int, BoundPlan]] = {}
     for number, job in enumerate(jobs):
         if not _is_plain(job):
             continue
@@ -141,37 +130,38 @@ def tails(jobs: Sequence[BoundPlan]) -> tuple[Tails, ...]:
         fragment = job.fragments[-1]
         places = list(dict.fromkeys(_place(window, job.rate) for window in _windows(fragment.root)))
         sources = [source for source, _ in places]
-        own = _Batch(
+        alike = _Alike(
             job.reading(fragment),
             job.keys(fragment),
             job.rate,
             job.query.possible,
             tuple(sorted(places, key=lambda place: (sources.index(place[0]), place[1]))),
         )
-        like = next((one for one in found if _batch_key(one) == _batch_key(own)), None)
-        if like is None:
-            found.append(own)
-            like = own
-        like.jobs[number] = job
-    made = (_programs(one) for one in found)
+        found.setdefault(alike, {})[number] = job
+    made = (_programs(*one) for one in found.items())
     return tuple(one for one in made if one is not None)
 
 
-def _batch_key(one: _Batch) -> tuple[Any, ...]:
-    return one.reads, one.keys, one.rate, one.possible, one.places
+def _sizes(alike: _Alike, jobs: Iterable[BoundPlan]) -> dict[Place, tuple[int, ...]]:
+    """Return the sizes of the windows at each set of places, ascending."""
+    found: dict[Place, set[int]] = {place: set() for place in alike.places}
+    for job in jobs:
+        for window in _windows(job.fragments[-1].root):
+            found[_place(window, alike.rate)].add(window.looks_back)
+    return {place: tuple(sorted(sizes)) for place, sizes in found.items()}
 
 
-def _programs(batch: _Batch) -> Tails | None:
-    sizes = batch.sizes
+def _programs(alike: _Alike, jobs: Mapping[int, BoundPlan]) -> Tails | None:
+    sizes = _sizes(alike, jobs.values())
     rows = [(place, size) for place, some in sizes.items() for size in some]
     row_of = {row: i for i, row in enumerate(rows)}
     made: dict[int, Program] = {}
     attributes: tuple[str, ...] = ()
-    for number, job in batch.jobs.items():
+    for number, job in jobs.items():
         program = Program(len(rows))
         root = job.fragments[-1].root
         attributes = job.columns.modelled
-        own = {one: row_of[_place(one, batch.rate), one.looks_back] for one in _windows(root)}
+        own = {one: row_of[_place(one, alike.rate), one.looks_back] for one in _windows(root)}
         try:
             program.summary(root.compile(program, own), attributes)
         except NoProgramError:
@@ -180,8 +170,7 @@ def _programs(batch: _Batch) -> Tails | None:
     if not made:
         return None
     programs = combine_programs(list(made.values()), len(attributes))
-    given = batch.reads, batch.keys, batch.rate, batch.possible
-    return Tails(tuple(made), attributes, *given, sizes, programs)
+    return Tails(tuple(made), attributes, *alike[:4], sizes, programs)
 
 
 def _is_plain(job: BoundPlan) -> bool:
