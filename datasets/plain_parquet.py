@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pulse.core.arrow_types import is_text
 from pulse.datasets.counts import Sieve
 from pulse.datasets.csv_parse import KEY_TEXT
 from pulse.datasets.errors import DatasetError, EmptyInputError, UnreadableError, readable
@@ -17,13 +18,6 @@ from pulse.datasets.time_columns import TIME, check_time_unit, to_time, to_time_
 from pulse.datasets.units import Paths, Unit
 
 PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")
-
-
-def is_text(type_: pa.DataType) -> bool:
-    """Check for strings of either width, or dictionaries of them."""
-    if pa.types.is_dictionary(type_):
-        type_ = type_.value_type
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def open_parquet(path: str, read_dictionary: Sequence[str] = ()) -> pq.ParquetFile:

@@ -112,6 +112,11 @@ def _converts(have: pa.DataType, want: pa.DataType) -> bool:
     return any(kind(have) and kind(want) for kind in _KINDS)
 
 
+def is_text(type_: pa.DataType) -> bool:
+    """Test for strings in any encoding."""
+    return _is_string(type_.value_type if pa.types.is_dictionary(type_) else type_)
+
+
 def _is_string(type_: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.arrow_types import is_text
 from pulse.core.errors import unknown_column
 from pulse.core.segment.columns import row_ranges
 from pulse.core.time import to_microseconds
@@ -83,7 +84,7 @@ def _pair(found: pa.Table, pair: tuple[str, str] | None) -> tuple[str, str]:
     names = [
         field.name
         for field in found.schema
-        if field.name not in _NO_KEYS and (pa.types.is_integer(field.type) or _is_text(field.type))
+        if field.name not in _NO_KEYS and (pa.types.is_integer(field.type) or is_text(field.type))
     ]
     if len(names) < 2:
         raise PlotError(
@@ -91,14 +92,6 @@ def _pair(found: pa.Table, pair: tuple[str, str] | None) -> tuple[str, str]:
             f"got {', '.join(found.column_names) or 'no columns'}"
         )
     return names[0], names[1]
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    if pa.types.is_dictionary(type_):
-        return _is_text(type_.value_type)
-    return bool(
-        pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
-    )
 
 
 def _ranges(found: pa.Table) -> tuple[IntArray, IntArray, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.arrow_types import canonical_type
+from pulse.core.arrow_types import canonical_type, is_text
 from pulse.core.errors import (
     ColumnTypeError,
     SessionError,
@@ -24,7 +24,6 @@ from pulse.core.schema import StreamSchema
 from pulse.datasets.ais.common import PROJECTED
 from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format
-from pulse.datasets.plain_parquet import is_text
 from pulse.language import parse
 from pulse.operators.data.tuple_columns import check_columns, needed_columns
 from pulse.operators.fit.spec import FitSpec

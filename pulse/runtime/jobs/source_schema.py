@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulse.core.arrow_types import canonical_type, parse_type
+from pulse.core.arrow_types import canonical_type, is_text, parse_type
 from pulse.core.errors import SchemaError, unknown_column
 from pulse.core.schema import StreamSchema
 from pulse.operators.data.tuple_columns import check_columns, needed_columns
@@ -44,9 +44,10 @@ def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str =
         if name not in columns.names:
             raise unknown_column(name, columns.names, place)
     accents = stream.accent_column
-    if accents is not None and not _is_text(columns.field(accents).type):
+    # A column of nulls may hold texts later.
+    if accents is not None and not (is_text(kind := columns.field(accents).type) or pa.types.is_null(kind)):
         raise JobError(
-            f"{place}, 'accents': expected a column of texts, got '{accents}' of {columns.field(accents).type}; name a file by "
+            f"{place}, 'accents': expected a column of texts, got '{accents}' of {kind}; name a file by "
             "its path, such as 'accents.jsonl'"
         )
     schema = StreamSchema.of(
@@ -57,11 +58,6 @@ def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str =
     )
     check_columns(columns, schema, place)
     return schema
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    """Return whether a column may hold strings; one of nulls may."""
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_null(type_))
 
 
 def columns_of(stream: StreamJob, *, where: str = "job") -> pa.Schema:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.arrow_types import is_text
 from pulse.core.errors import ColumnTypeError, NullKeyError, PulseError
 from pulse.core.schema import StreamSchema
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv, place_in
-from pulse.datasets.plain_parquet import PlainParquet, is_text
+from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.projection import Extent, Projection
 from pulse.datasets.registry import FORMATS, get_format
 from pulse.datasets.text_blocks import read_blocks
