@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.arrow_types import one_chunk
 from pulse.operators.data.tuple_columns import instants
 from pulse.runtime.accents.tuple_columns import encode_keys
 
@@ -48,23 +47,10 @@ def accent_rows(table: pa.Table, column: str) -> IntArray:
     found = table.column(column)
     if found.null_count == len(found):
         return np.zeros(0, np.int64)
-    places = _valid(one_chunk(found))
-    texts = one_chunk(found).take(pa.array(places)).cast(pa.string())
+    places = pc.indices_nonzero(found.is_valid())
+    texts = found.take(places).cast(pa.string())
     filled: BoolArray = np.asarray(pc.not_equal(pc.utf8_trim_whitespace(texts), ""))
-    return places[filled]
-
-
-def _valid(column: pa.Array) -> IntArray:
-    """The rows that are not null. Most rows are null: zero bytes of the validity bitmap are skipped."""
-    bitmap = column.buffers()[0]
-    if bitmap is None:
-        return np.arange(len(column))
-    first, end = column.offset // 8, (column.offset + len(column) + 7) // 8
-    octets = np.frombuffer(bitmap, np.uint8)[first:end]
-    some = np.flatnonzero(octets)
-    byte, bit = np.nonzero(np.unpackbits(octets[some], bitorder="little").reshape(-1, 8))
-    rows: IntArray = 8 * (first + some[byte]) + bit - column.offset
-    return rows[(rows >= 0) & (rows < len(column))]
+    return places.to_numpy()[filled].astype(np.int64)
 
 
 def _without(table: pa.Table, places: IntArray, lengths: IntArray) -> pa.Table:
