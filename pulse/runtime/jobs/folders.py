@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -44,40 +43,19 @@ class OthersResultsError(JobError, FileExistsError):
     """A results folder that holds results of another job or another checkpoint."""
 
 
-class JobFolders:
-    """The lock of a run on its job's folders; :meth:`release` takes effect once."""
+def claim_folders(job: Job, engine: str) -> ExitStack:
+    """Lock and claim a job's folders for a run that is about to write; refuse folders in use or of another job.
 
-    def __init__(self, handle: int | None) -> None:
-        self._handle = handle
-
-    def release(self) -> None:
-        """Release the lock, so that another run can take it."""
-        handle, self._handle = self._handle, None
+    Leaving the returned context, or closing it, releases the lock.
+    """
+    with ExitStack() as folders:
+        handle = _lock(job)
         if handle is not None:
-            release(handle)
-
-
-@contextmanager
-def claimed_folders(job: Job, engine: str) -> Iterator[None]:
-    """Lock and claim a job's folders for the length of the block."""
-    folders = claim_folders(job, engine)
-    try:
-        yield
-    finally:
-        folders.release()
-
-
-def claim_folders(job: Job, engine: str) -> JobFolders:
-    """Lock and claim a job's folders for a run that is about to write; refuse folders in use or of another job."""
-    folders = JobFolders(_lock(job))
-    try:
+            folders.callback(release, handle)
         if job.checkpoint is not None:
             check_fingerprint(job, engine)
         _claim_all(job)
-    except BaseException:
-        folders.release()
-        raise
-    return folders
+        return folders.pop_all()
 
 
 def check_links(job: Job) -> None:

@@ -15,7 +15,7 @@ from pulse.runtime.jobs.checkpoint import Files, Progress, known_columns, store_
 from pulse.runtime.jobs.dead_letters import write_aside
 from pulse.runtime.jobs.empty_results import store_result_columns
 from pulse.runtime.jobs.file_source import next_batches
-from pulse.runtime.jobs.folders import check_links, claimed_folders
+from pulse.runtime.jobs.folders import check_links, claim_folders
 from pulse.runtime.jobs.sinks import Batch, Sink, numbered, sink_of
 from pulse.runtime.jobs.source_schema import resolve_types
 from pulse.runtime.jobs.sources import predictor_of, read_batch
@@ -57,7 +57,7 @@ def run_local(
     check_links(job)
     typed, types = resolve_types(job, known_columns(job))
     predictor = predictor_of(typed)
-    with claimed_folders(job, "local"):
+    with claim_folders(job, "local"):
         progress = Progress(job, predictor)
         store_columns(job, types)
         store_result_columns(job, predictor)

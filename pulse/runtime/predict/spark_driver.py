@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import time as clock
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import fields
 from functools import reduce
 from pathlib import Path
@@ -38,7 +39,7 @@ from pulse.runtime.jobs.checkpoint import known_columns, store_columns, write_fi
 from pulse.runtime.jobs.dead_letters import write_aside
 from pulse.runtime.jobs.empty_results import store_result_columns
 from pulse.runtime.jobs.file_source import header_error, read_error
-from pulse.runtime.jobs.folders import JobFolders, check_links, claim_folders
+from pulse.runtime.jobs.folders import check_links, claim_folders
 from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.secrets import concealing
 from pulse.runtime.jobs.sinks import Batch, Sink, numbered, sink_of
@@ -74,7 +75,7 @@ _UNREADABLE = re.compile(
 class Running:
     """A running job."""
 
-    def __init__(self, query: StreamingQuery, status: Status, job: Job, places: JobFolders) -> None:
+    def __init__(self, query: StreamingQuery, status: Status, job: Job, places: ExitStack) -> None:
         self.query, self.status, self._job, self._places = query, status, job, places
 
     def wait(self, seconds: int | None = None) -> bool:
@@ -104,7 +105,7 @@ class Running:
         except (Py4JError, OSError):
             active = False
         if not active:
-            self._places.release()
+            self._places.close()
         return active
 
     def stop(self) -> None:
@@ -165,7 +166,7 @@ def start(
         with concealing(*job.options), translated():
             running = Running(writer.start(), handler.status, job, places)
     except BaseException:
-        places.release()
+        places.close()
         raise
     _STARTED[job.checkpoint] = running
     if not once:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pulse.runtime.jobs.checkpoint import CheckpointError
-from pulse.runtime.jobs.folders import IDENTITY, CheckpointInUseError, OthersResultsError, claimed_folders
+from pulse.runtime.jobs.folders import IDENTITY, CheckpointInUseError, OthersResultsError, claim_folders
 from pulse.runtime.jobs.result_log import RESULTS, SET_ASIDE, read_changes, read_holds
 from pulse.runtime.jobs.spec import Job
 from pulse.runtime.jobs.toml_tables import JobError
@@ -87,7 +87,7 @@ def test_the_command_refuses_a_second_run_without_a_traceback(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "job.toml").write_text(f'checkpoint = "state"\n{TOML}')
-    with claimed_folders(job_in(folder), "local"):
+    with claim_folders(job_in(folder), "local"):
         done = runner(monkeypatch, capsys)("run", folder / "job.toml", "--once")
     assert done.code == 2
     assert "is in use (a run of job, process" in done.err
