@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -64,11 +64,10 @@ class JobRun:
     ``status`` has the metrics of this run: ``status.figures()``, ``status.line()``, ``status.tally``.
     """
 
-    def __init__(
-        self, job: Job, work: Work | None = None, given: Mapping[str, pa.Schema] | None = None
-    ) -> None:
-        self.job, self.status, self._work = job, Status(), work
-        self._given = given or {}  # schemas of frames, by stream
+    def __init__(self, job: Job) -> None:
+        self.job, self.status = job, Status()
+        self._work: _Thread | _Query | None = None
+        self._given: Mapping[str, pa.Schema] = {}  # schemas of frames, by stream
 
     @property
     def active(self) -> bool:
@@ -132,22 +131,6 @@ class JobRun:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-class Work(Protocol):
-    """The execution of a job on one engine."""
-
-    def active(self) -> bool:
-        """Return whether the job is still running."""
-
-    def failed(self) -> bool:
-        """Return whether an error ended it."""
-
-    def wait(self, seconds: float | None) -> bool:
-        """Wait until it ends, at most ``seconds``, and return whether it has. Raises the error that ended it."""
-
-    def stop(self) -> None:
-        """Stop the job."""
 
 
 def run_job(
@@ -270,6 +253,9 @@ class _CallbackSink:
         self.callback(JobBatch(batch, changes, now))
 
 
+# The work of a run, on either engine: ``wait`` raises the error that ended it.
+
+
 class _Thread:
     """A job in this process: run to its end, or in a thread of its own until it is stopped."""
 
@@ -307,15 +293,12 @@ class _Thread:
             self._begun.set()
 
     def active(self) -> bool:
-        """Return whether the thread is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     def failed(self) -> bool:
-        """Return whether an error ended it."""
         return self._error is not None
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait until the thread ends; raise the error that ended it."""
         if self._thread is not None:
             self._thread.join(seconds)
         if self._error is not None:
@@ -337,7 +320,6 @@ class _Query:
         self.running = running
 
     def active(self) -> bool:
-        """Return whether the query is running."""
         return bool(self.running.active())
 
     def failed(self) -> bool:

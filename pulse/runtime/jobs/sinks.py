@@ -102,7 +102,6 @@ class ParquetSink:
         self.path, self.name = Path(path), name
 
     def write(self, batch: int, changes: pa.Table, now: int | None = None, seen: Seen | None = None) -> None:
-        """Write the batch's file under a draft name, then rename it."""
         folder = self.path / f"batch={batch}"
         file = folder / f"{self.name}.parquet"
         if folder.is_symlink():
@@ -130,7 +129,6 @@ class ConsoleSink:
         self.out = out
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
-        """Print the rows."""
         for row in changes.drop_columns(list(CHANGELOG_COLUMNS)).to_pylist():
             begin, kind = row.pop("ref"), row.pop("kind")
             at = int(pa.scalar(begin, pa.timestamp("us")).cast(pa.int64()).as_py())
@@ -150,7 +148,6 @@ class KafkaSink:
         self.spark, self.options = spark, dict(options)
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
-        """Send the rows."""
         if not changes.num_rows:
             return
         rows = [(as_json(row),) for row in changes.to_pylist()]
@@ -189,7 +186,6 @@ class AlertSink:
         self.alerts = Alerts(keys)
 
     def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
-        """Emit the alerts that the batch's changes raise."""
         if self.state is not None:
             self.alerts = self._before(batch)
         emitted = [] if now is None else self.alerts.take(changes, now, seen)
