@@ -125,18 +125,7 @@ def _sampled(
     when = np.insert(at, left_out, at[left_out])
     many = len(at) > 4 * COLUMNS
     places, low, high, tube_low, tube_high = _columns(when, *shown) if many else (when, shown[0], *shown)
-    none, empty = np.zeros(0), np.zeros(0, "datetime64[us]")
-    drawn = Curve(
-        places.astype("datetime64[us]"),
-        low,
-        high,
-        tube_low,
-        tube_high,
-        thinned=many,
-        jumps=(empty, none, none),
-        holes=[],
-        points=(empty, none, none),
-    )
+    drawn = Curve(places.astype("datetime64[us]"), low, high, tube_low, tube_high, thinned=many)
     ranges = (one.astype("datetime64[us]") for one in (begin, end))
     return drawn, *ranges, certainty
 

@@ -7,6 +7,7 @@ input is bounded for any size of model, and no peak is lost.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ class DrawnPieces(NamedTuple):
         return DrawnPieces(*(column[rows] for column in self))
 
 
+NO_POINTS: tuple[Any, FloatArray, FloatArray] = (np.zeros(0, "datetime64[us]"), np.zeros(0), np.zeros(0))
+
+
 class Curve(NamedTuple):
     """A drawable curve: instants, the smallest and largest value there, and the tube around them; NaN ends a stroke.
 
@@ -58,9 +62,9 @@ class Curve(NamedTuple):
     tube_low: FloatArray
     tube_high: FloatArray
     thinned: bool
-    jumps: tuple[Any, FloatArray, FloatArray]
-    holes: list[tuple[Any, Any]]
-    points: tuple[Any, FloatArray, FloatArray]
+    jumps: tuple[Any, FloatArray, FloatArray] = NO_POINTS
+    holes: Sequence[tuple[Any, Any]] = ()
+    points: tuple[Any, FloatArray, FloatArray] = NO_POINTS
 
 
 def instants(origin: int, seconds: Any) -> Any:
@@ -77,9 +81,8 @@ def curve(pieces: DrawnPieces, *, columns: int = COLUMNS, exact: int = EXACT) ->
     points, pieces = pieces.chosen(is_point), pieces.chosen(~is_point)
     dots = _points(points, columns)
     if not len(pieces.ref):
-        none = np.zeros(0)
-        empty = np.zeros(0, "datetime64[us]")
-        return Curve(empty, none, none, none, none, False, (empty, none, none), [], dots)
+        empty, none, _ = NO_POINTS
+        return Curve(empty, none, none, none, none, False, points=dots)
     if len(pieces.ref) > exact:
         return _thinned(pieces, columns, dots)
     return _exact(pieces, dots)
@@ -135,8 +138,7 @@ def _thinned(pieces: DrawnPieces, columns: int, points: tuple[Any, FloatArray, F
     low, high, tube_low, tube_high = (np.where(held, one, np.nan) for one in (low, high, tube_low, tube_high))
     edges = instants(pieces.origin, first + width * np.arange(columns + 1))
     holes = [(edges[i], edges[j]) for i, j in runs(~held)]
-    none = np.zeros(0)
-    return Curve(at, low, high, tube_low, tube_high, True, (at[:0], none, none), holes, points)
+    return Curve(at, low, high, tube_low, tube_high, True, holes=holes, points=points)
 
 
 def _cut(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pulse.core.time import to_microseconds
 from pulse.plot import style
-from pulse.plot.curves import thin
+from pulse.plot.curves import runs, thin
 from pulse.plot.style import BLUE, COLUMNS, GREY, ORANGE, RED, WIDE
 
 if TYPE_CHECKING:
@@ -57,5 +57,5 @@ def changed(old: tuple[Any, Any], new: tuple[Any, Any]) -> tuple[Any, Any]:
     size = np.maximum(np.abs(np.nan_to_num(a)), np.abs(np.nan_to_num(b)))
     with np.errstate(invalid="ignore"):
         differs = (np.isnan(a) != np.isnan(b)) | (np.abs(a - b) > _SAME * size)
-    edges = np.flatnonzero(np.diff(np.r_[False, differs, False].astype(np.int8)))
-    return at[edges[::2]], at[edges[1::2] - 1]
+    begin, end = np.array(runs(differs), np.int64).reshape(-1, 2).T
+    return at[begin], at[end - 1]
