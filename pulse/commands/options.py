@@ -23,7 +23,7 @@ _MOST = 1_000_000  # values of one parameter; more are a typing error
 
 Query = Annotated[str, typer.Argument(help="Text of the query, or @FILE.", show_default=False)]
 Streams = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         help="NAME=DIR: a stream of the query and its stored model.", autocompletion=completing.streams
     ),

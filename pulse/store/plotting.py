@@ -16,7 +16,6 @@ from pulse.datasets.registry import detect, get_format
 from pulse.plot import plot_model, plot_tracks
 from pulse.plot.model import MOST_KEYS
 from pulse.plot.style import WIDE, require
-from pulse.plot.tracks import MOST_PAIRS
 from pulse.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -49,17 +48,11 @@ def plot_model_tracks(
     key: Any = None,
     start: Any = None,
     end: Any = None,
-    pairs: Any = (),
-    x: str | None = None,
-    y: str | None = None,
-    most: int = MOST_PAIRS,
-    whole: bool = False,
-    width: float = WIDE,
+    **options: Any,
 ) -> Figure:
     """Plot the tracks of all keys, or of one; see :meth:`Model.plot_tracks`."""
     require()
-    batch = segments_for(model, key=key, start=start, end=end)
-    return plot_tracks(batch, x=x, y=y, pairs=pairs, most=most, whole=whole, width=width)
+    return plot_tracks(segments_for(model, key=key, start=start, end=end), **options)
 
 
 def segments_for(model: Model, *, key: Any, start: Any, end: Any, keys: int | None = None) -> SegmentBatch:

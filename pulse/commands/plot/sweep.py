@@ -29,12 +29,6 @@ QueryOrSummary = Annotated[
         help="Text of the query, @FILE, or a summary written by pulse sweep --summary.", show_default=False
     ),
 ]
-OfStreams = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="NAME=DIR: a stream of the query and its stored model.", autocompletion=completing.streams
-    ),
-]
 Param = Annotated[
     list[str] | None, typer.Option(help="NAME=VALUES of a parameter: 5,10,20 or FROM:TO:STEP with both ends.")
 ]
@@ -44,7 +38,7 @@ Value = Annotated[str, typer.Option(help="Column of the summary to show.", autoc
 def plot_sweep(
     query: QueryOrSummary,
     out: given.Out,
-    stream: OfStreams = None,
+    stream: options.Streams = None,
     param: Param = None,
     value: Value = "seconds",
     possible: options.Possible = False,
