@@ -28,7 +28,7 @@ from pulse.core.time import parse_duration
 from pulse.datasets.recorded import Reports
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.execution.local_driver import in_threads
-from pulse.runtime.fit.append_ends import FILES
+from pulse.runtime.fit.append import FILES
 from pulse.runtime.revise.task import Done, ReviseJob, Task, homes, reason_kind, revise_units, set_aside
 from pulse.store.errors import StoreError
 from pulse.store.manifest import ASIDE

@@ -28,10 +28,9 @@ from pulse.core.time import EARLIEST, LATEST, LIMIT, to_scalar
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.api import Refitted, refit
 from pulse.operators.units.key_ends import Drops
-from pulse.runtime.fit.append_ends import ends_of_keys, over_ends, write_ends
+from pulse.runtime.fit.append import ends_of_keys, over_ends, write_ends
 from pulse.runtime.revise.key_cache import ByKey, TupleMemory
-from pulse.runtime.revise.repeats import ALREADY, RecordingSource, repeated
-from pulse.runtime.revise.rounds import RevisionRound, rounds_of
+from pulse.runtime.revise.rounds import ALREADY, RevisionRound, repeated, rounds_of
 from pulse.store.errors import HistoryGoneError
 from pulse.store.manifest import LayerFile
 from pulse.store.model import Model
@@ -169,7 +168,12 @@ class _State:
                 self._round(replace(one, elements=part), ranks)
 
     def _apply(self, some: Revisions, known: dict[int, int], ranks: IntArray, elements: IntArray) -> None:
-        tuples = RecordingSource(self.tuples)
+        given: list[pa.Table] = []
+
+        def tuples(regions: Regions) -> pa.Table:
+            given.append(self.tuples(regions))
+            return given[-1]
+
         refitted = refit(
             self.spec,
             tuples,
@@ -179,7 +183,7 @@ class _State:
             as_recorded=self.units.recorded if self.units.restates else None,
             drops=self.drops,
         )
-        again = repeated(tuples.given, some) & refitted.applied
+        again = repeated(given, some) & refitted.applied
         if again.any() and self.job.once:
             self._set_aside(elements[again], ALREADY)
             if not again.all():
@@ -187,7 +191,7 @@ class _State:
             return
         self.counts["repeated"] += int(again.sum())
         applied = refitted.applied
-        self._note(refitted, _Known({self._text_of[rank]: moment for rank, moment in known.items()}))
+        self._note(refitted, {self._text_of[rank]: moment for rank, moment in known.items()})
         self.counts.update(asdict(refitted.counts))
         if refitted.aside.num_rows:
             # As given, and in the order of the reasons.
@@ -204,11 +208,11 @@ class _State:
             elif not self._final:  # the last round's tuples are not read again
                 self._tuples.apply(done)
 
-    def _note(self, refitted: Refitted, moment: _Known) -> None:
-        """Record the withdrawn and inserted segments of a round."""
+    def _note(self, refitted: Refitted, known: dict[str, int]) -> None:
+        """Record the withdrawn and inserted segments of a round; ``known`` are the times of its keys."""
         old, new = refitted.old, refitted.new
         if len(old) or len(new):
-            self.rounds.append(Round(old, new, moment.of(old), moment.of(new)))
+            self.rounds.append(Round(old, new, _known_times(old, known), _known_times(new, known)))
             self._lay_over(self._rows(old), self._rows(new))
         if refitted.ends is not None and refitted.ended is not None:
             self.ends = over_ends(self.ends, refitted.ends, refitted.ended, self.model.schema)
@@ -330,17 +334,10 @@ def set_aside(job: ReviseJob, rows: pa.Table, number: int) -> Done:
     )
 
 
-class _Known:
-    """The known times of a round's changes, by key."""
-
-    def __init__(self, by_text: dict[str, int]) -> None:
-        self._by_text = by_text
-
-    def of(self, batch: SegmentBatch) -> IntArray:
-        """Return the known time per segment."""
-        columns = [batch.column(name) for name in batch.schema.key_names]
-        texts = key_texts(columns, len(batch)).to_pylist()
-        return np.array([self._by_text[text] for text in texts], dtype=np.int64)
+def _known_times(batch: SegmentBatch, by_key: dict[str, int]) -> IntArray:
+    """Return the known time of each segment, given those of the keys' texts."""
+    columns = [batch.column(name) for name in batch.schema.key_names]
+    return np.array([by_key[text] for text in key_texts(columns, len(batch)).to_pylist()], dtype=np.int64)
 
 
 def reason_kind(reason: str) -> str:
