@@ -195,14 +195,12 @@ def concat_rows(parts: list[pa.Table]) -> pa.Table:
             types.setdefault(one.name, set()).add(one.type)
         mixed = {name for name, own in types.items() if len(own) > 1}
         united = [
-            part.cast(pa.schema([_as_text(one) if one.name in mixed else one for one in part.schema]))
+            part.cast(
+                pa.schema([one.with_type(pa.string()) if one.name in mixed else one for one in part.schema])
+            )
             for part in parts
         ]
         return pa.concat_tables(united, promote_options="permissive")
-
-
-def _as_text(column: pa.Field) -> pa.Field:
-    return column.with_type(pa.string())
 
 
 def with_stream(stream: str, table: pa.Table) -> pa.Table:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,18 +78,13 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.parts)
 
 
-class naming_file:
-    """A context manager that turns errors of reading a file into one that names the file."""
-
-    def __init__(self, file: Path, stream: StreamJob) -> None:
-        self.file, self.stream = file, stream
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, (pa.ArrowInvalid, pa.ArrowTypeError, OSError, ValueError)):
-            raise read_error(str(self.file), self.stream.format, str(error).splitlines()[0]) from None
+@contextmanager
+def naming_file(file: Path, stream: StreamJob) -> Iterator[None]:
+    """Turn errors of reading a file into one that names the file."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, ValueError) as e:
+        raise read_error(str(file), stream.format, str(e).splitlines()[0]) from None
 
 
 def read_error(file: str, format: str, reason: str) -> SourceError:

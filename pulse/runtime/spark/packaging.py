@@ -229,22 +229,14 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes, *, mode: int = 0o644)
     archive.addfile(info, io.BytesIO(data))
 
 
-class _whole:
-    """Write to a temporary name beside a file, which replaces the file if the block succeeds."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        self._temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-
-    def __enter__(self) -> Path:
-        if not self._target.absolute().parent.is_dir():
-            raise ShippingError(
-                f"{self._target}: there is no folder {self._target.absolute().parent}; make it first"
-            )
-        return self._temporary
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._temporary.replace(self._target)
-        else:
-            self._temporary.unlink(missing_ok=True)
+@contextmanager
+def _whole(target: Path) -> Iterator[Path]:
+    """Yield a temporary name beside a file, which replaces the file if the block succeeds."""
+    if not target.absolute().parent.is_dir():
+        raise ShippingError(f"{target}: there is no folder {target.absolute().parent}; make it first")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

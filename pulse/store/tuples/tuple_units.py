@@ -77,8 +77,7 @@ class TupleUnits:
         if self._undo is None or not table.num_rows:
             return table, {}
         reasons: dict[int, str] = {}
-        undone = [self._sift(table, 0, table.num_rows, reasons)]
-        merged = pa.concat_tables(undone).combine_chunks()
+        merged = self._sift(table, 0, table.num_rows, reasons).combine_chunks()
         for name in self.schema.names:
             place = table.column_names.index(name)
             table = table.set_column(place, name, merged.column(name).cast(table.schema.field(name).type))
