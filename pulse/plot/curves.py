@@ -82,7 +82,7 @@ def curve(pieces: DrawnPieces, *, columns: int = COLUMNS, exact: int = EXACT) ->
     dots = _points(points, columns)
     if not len(pieces.ref):
         empty, none, _ = NO_POINTS
-        return Curve(empty, none, none, none, none, False, points=dots)
+        return Curve(empty, none, none, none, none, False, holes=[], points=dots)
     if len(pieces.ref) > exact:
         return _thinned(pieces, columns, dots)
     return _exact(pieces, dots)
