@@ -213,7 +213,8 @@ def fit_alone(file: Path, folder: Path) -> Model:
 
 def ask_alone(model: str, folder: Path) -> Path:
     """A query into a file, which holds no more of the answer than a few pieces; nothing decoded is kept for the next."""
-    cache.limit(0)
+    cache.room = 0
+    cache.clear()
     asked = ASKED["macd"]
     answer = Session(engine="local").sql(asked.text, streams={"S": Model(model)}, **asked.parameters)
     out = folder / f"{os.urandom(4).hex()}.parquet"
@@ -234,7 +235,7 @@ def test_memory(benchmark: Any, market: Grown, tmp_path: Path) -> None:
             **row(market, "MACD into a file", OURS, rounds=1, warmup=0, figure="", x=None, x_label=""),
         )
     finally:
-        cache.limit(room)
+        cache.room = room
         shutil.rmtree(tmp_path)
     note_memory(benchmark, "macd", market.rows)
 

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.time import to_microseconds
 from pulse.datasets.generators.vessels import Following
 from pulse.demo.data import Data
 from pulse.demo.queries import FOLLOWING
 from pulse.demo.stage import Stage, timed
-from pulse.plot import Together
+from pulse.plot import Together, together
 from pulse.store.model import Model
 
-_WINDOW, _STEP = 600_000_000, 10_000_000  # µs
-
-
-class Stretch(NamedTuple):
-    """Two vessels within 1 km on average, from the first window's start to the last one's end."""
-
-    one: int
-    other: int
-    start: int
-    end: int
-    nearest: float
-    err: float
-    certain: bool
+_WINDOW = 600_000_000  # µs
 
 
 def ask(stage: Stage, data: Data) -> None:
@@ -35,7 +24,8 @@ def ask(stage: Stage, data: Data) -> None:
         scene.code(FOLLOWING)
         with timed() as taken:
             found = stage.session.sql(FOLLOWING, streams={"S": stage.folder / "vessels"}).to_arrow()
-        listed = stretches(found)
+        # From the start of the first window to the end of the last one.
+        listed = [one._replace(start=one.start - _WINDOW) for one in together(found)]
         true = [one for one in data.of_vessels.following if one.end - one.start >= _WINDOW]
         met = sum(any(_is(one, of) for of in listed) for one in true)
         scene.echo(
@@ -44,55 +34,30 @@ def ask(stage: Stage, data: Data) -> None:
         )
         scene.table(
             ["pair", "from", "to", "minutes", "nearest average (m)", "± (m)", "certain"],
-            [row_of(one) for one in listed[:5]],
+            [row_of(one, found) for one in listed[:5]],
         )
-        together = [Together(*one[:4]) for one in listed[:6]]
         model = Model(stage.folder / "vessels")
         scene.picture(
             "following",
-            lambda width: model.plot_tracks(pairs=together, width=width),
+            lambda width: model.plot_tracks(pairs=listed[:6], width=width),
             alt="A map of all tracks in grey; pairs that followed each other in colour, the first pair enlarged beside it",
             caption="All tracks, and the pairs that went together, with when. The first is enlarged: one in the other's wake.",
         )
 
 
-def row_of(one: Stretch) -> list[Any]:
-    """Format a stretch as a row of a table."""
+def row_of(one: Together, found: pa.Table) -> list[Any]:
+    """Format a stretch as a row of a table, with the nearest average of its windows."""
+    at = to_microseconds(found["t"])
+    own = (found["id1"].to_numpy() == one.one) & (found["id2"].to_numpy() == one.other)
+    rows = np.flatnonzero(own & (at >= one.start + _WINDOW) & (at <= one.end))
+    apart, err = (found[name].to_numpy()[rows] for name in ("apart", "apart_err"))
+    nearest = int(np.argmin(apart))
+    near = [round(float(apart[nearest])), round(float(err[nearest]), 1), bool(one.certain)]
     minutes = (one.end - one.start) // 60_000_000
-    near = [round(one.nearest), round(one.err, 1), one.certain]
     return [f"{one.one} and {one.other}", clock(one.start), clock(one.end), minutes, *near]
 
 
-def stretches(found: pa.Table) -> list[Stretch]:
-    """Join the closing times of each pair to stretches, the longest first."""
-    rows = found.sort_by([("id1", "ascending"), ("id2", "ascending"), ("t", "ascending")])
-    if not rows.num_rows:
-        return []
-    one, other = rows["id1"].to_numpy(), rows["id2"].to_numpy()
-    at = rows["t"].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-    apart, err = rows["apart"].to_numpy(), rows["apart_err"].to_numpy()
-    certain = np.array([word == "certain" for word in rows["certainty"].to_pylist()])
-    new = (np.diff(one) != 0) | (np.diff(other) != 0) | (np.diff(at) > _STEP)
-    begins = np.flatnonzero(np.r_[True, new])
-    ends = np.r_[begins[1:], len(at)]
-    made = []
-    for a, b in zip(begins, ends, strict=True):
-        nearest = a + int(np.argmin(apart[a:b]))
-        made.append(
-            Stretch(
-                int(one[a]),
-                int(other[a]),
-                int(at[a]) - _WINDOW,
-                int(at[b - 1]),
-                float(apart[nearest]),
-                float(err[nearest]),
-                bool(certain[a:b].any()),
-            )
-        )
-    return sorted(made, key=lambda stretch: stretch.start - stretch.end)
-
-
-def _is(true: Following, found: Stretch) -> bool:
+def _is(true: Following, found: Together) -> bool:
     same = {true.leader, true.follower} == {found.one, found.other}
     return same and found.start < true.end and true.start < found.end
 

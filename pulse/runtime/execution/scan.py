@@ -74,20 +74,10 @@ class _Cache:
             while self._used + size > self.room:
                 if kind is not None and next(iter(self._entries.values()))[2] == kind:
                     return
-                self._evict()
+                _, (_, freed, _) = self._entries.popitem(last=False)
+                self._used -= freed
             self._entries[key] = relation, size, kind
             self._used += size
-
-    def limit(self, room: int) -> None:
-        """Set the size in bytes, and evict what exceeds it."""
-        with self._lock:
-            self.room = room
-            while self._used > room:
-                self._evict()
-
-    def _evict(self) -> None:
-        _, (_, freed, _) = self._entries.popitem(last=False)
-        self._used -= freed
 
     def clear(self) -> None:
         with self._lock:

@@ -241,16 +241,3 @@ def test_a_scan_larger_than_the_cache_keeps_what_it_read_first() -> None:
     assert [small.get(name) is None for name in "abc"] == [False, False, True]
     small.put("other", row, kind="another scan")  # which is asked now, so the old one gives way
     assert [small.get(name) is None for name in ("a", "b", "other")] == [True, False, False]
-
-
-def test_a_cache_that_is_limited_gives_up_what_is_too_much() -> None:
-    row = _one_row(Columns((("k", pa.int8()),), ()), 1)
-    size = scan_module._bytes(row)
-    small = scan_module._Cache(3 * size)
-    for name in "abc":
-        small.put(name, row)
-    small.limit(size)
-    assert [small.get(name) is None for name in "abc"] == [True, True, False]
-    small.limit(0)
-    small.put("d", row)
-    assert small.get("d") is None
