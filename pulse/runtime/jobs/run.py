@@ -144,18 +144,9 @@ def run_job(
     on_batch: OnBatch | None = None,
     on_status: OnStatus | None = None,
 ) -> JobRun:
-    """Run a job and return a handle to it.
+    """Run a job and return a handle to it: :meth:`pulse.Session.run`, which describes the other parameters.
 
-    Parameters
-    ----------
-    given : a TOML file's path, tables as it has them, or a Job
-    engine : ``spark`` or ``local``; None: the one that the job names
-    spark : a function that starts Spark with settings
-    once : run to the end of the present input, default True; else in the background
-    folder : the folder that relative paths are relative to, for jobs given as tables
-    frames : streaming frames for streams of source 'frame', by stream; on Spark only
-    on_batch : called with each batch of results, after the job's sink
-    on_status : called with the metrics after each batch
+    ``engine`` is ``spark`` or ``local``, or None for the one that the job names; ``spark`` starts Spark with settings.
     """
     job = as_job(given, folder)
     job = placed(job if engine is None else replace(job, engine=cast("Engine", engine)))

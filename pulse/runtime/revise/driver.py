@@ -94,17 +94,9 @@ def revise(
     """Correct a stored model by revisions of its tuples.
 
     Insertions that equal a recorded tuple are counted as repeated; those of :class:`Reports` are set aside. If no revision
-    applies, no version is made. In a stream with accents, every row is in the units in force at its own time.
-
-    Parameters
-    ----------
-    model : the stored model
-    revisions : insertions, deletions and replacements of its tuples
-    aside : rows that a reader could not turn into revisions; stored with the other rejected ones
-    keep : keep the version before, and every state between, for queries; default False
-    dry : count only, write nothing; default False
-    spark : the Spark session; None: run in this process
-    progress : called with the numbers of finished and all tasks
+    applies, no version is made. In a stream with accents, every row is in the units in force at its own time. ``aside`` are rows
+    that a reader could not turn into revisions, stored with the other rejected ones; without ``spark`` the tasks run in this
+    process; the other options are those of :meth:`pulse.Session.revise`.
     """
     if revisions.schema != model.schema:
         raise StoreError(

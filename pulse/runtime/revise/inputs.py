@@ -31,15 +31,8 @@ class RevisionInput(NamedTuple):
 def revisions_from(
     given: Any, model: Model, *, reader: str | None, known: str | None, time_unit: str | None
 ) -> RevisionInput:
-    """Read revisions of a model's stream.
-
-    Parameters
-    ----------
-    given : paths; an Arrow table, pandas, Polars or Spark frame with a column ``kind``; :class:`Revisions`; or :class:`Recorded`
-    model : the stored model
-    reader : the name of the format's reader, for paths; None: detected
-    known : the name of the column of known times
-    time_unit : the unit of numeric times
+    """Read revisions of a model's stream: paths; an Arrow table, pandas, Polars or Spark frame with a column ``kind``;
+    :class:`Revisions`; or :class:`Recorded`. The options are those of :meth:`pulse.Session.revise`.
     """
     schema = model.schema
     if isinstance(given, Revisions):
