@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,10 +21,9 @@ from pulse.plan.fragments import Fragment
 from pulse.runtime.execution.bound_plan import BoundPlan
 from pulse.runtime.execution.exchange import PARCELS, ExchangeBatch
 from pulse.runtime.execution.fragment import To, run_on_parcels, run_on_unit
-from pulse.runtime.spark.arrow_frames import fitted_to_spark, spark_struct
+from pulse.runtime.spark.arrow_frames import fitted_to_spark, over_numbers, spark_struct
 from pulse.runtime.sweep.driver import SweepJob
 from pulse.runtime.sweep.driver import run_on_unit as variants_on_unit
-from pulse.store.read_units import ReadUnit
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -39,35 +39,17 @@ def sweep_frame(spark: SparkSession, sweep: SweepJob) -> DataFrame:
     if sweep.one_pass:
         first = sweep.jobs[0]
         units = first.units(first.fragments[-1], at_least=spark.sparkContext.defaultParallelism)
-        return _numbers(spark, units).mapInArrow(_variants_on_units(sweep, units), schema)
+
+        def variants(number: int) -> Iterator[pa.RecordBatch]:
+            made = variants_on_unit(sweep, units[number])
+            return (fitted_to_spark(one) for one in made if one.num_rows)
+
+        return over_numbers(spark, len(units), variants, schema)
     frames = [
         frame(spark, job).mapInArrow(_labelled(sweep, number), schema)
         for number, job in enumerate(sweep.jobs)
     ]
-    whole = frames[0]
-    for other in frames[1:]:
-        whole = whole.unionByName(other)
-    return whole
-
-
-def _numbers(spark: SparkSession, units: tuple[ReadUnit, ...]) -> DataFrame:
-    """Return a row for each unit, each in its own partition."""
-    count = max(len(units), 1)
-    return spark.range(0, count, 1, numPartitions=count)
-
-
-def _variants_on_units(sweep: SweepJob, units: tuple[ReadUnit, ...]) -> Work:
-    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for unit in _units_of(numbers, units):
-            made = variants_on_unit(sweep, unit)
-            yield from (fitted_to_spark(one) for one in made if one.num_rows)
-
-    return work
-
-
-def _units_of(numbers: Iterator[pa.RecordBatch], units: tuple[ReadUnit, ...]) -> Iterator[ReadUnit]:
-    for batch in numbers:
-        yield from (units[number] for number in batch.column(0).to_pylist() if number < len(units))
+    return reduce(DataFrame.unionByName, frames)
 
 
 def _labelled(sweep: SweepJob, number: int) -> Work:
@@ -84,24 +66,16 @@ def _frame(spark: SparkSession, job: BoundPlan, fragment: Fragment, to: To) -> D
     schema = spark_struct(job.schema if to is None else PARCELS)
     if fragment.stream is not None:
         units = job.units(fragment, at_least=spark.sparkContext.defaultParallelism)
-        return _numbers(spark, units).mapInArrow(_on_units(job, fragment, units, to), schema)
+        return over_numbers(
+            spark, len(units), lambda number: _sent(run_on_unit(job, fragment, units[number], to)), schema
+        )
     fed = [
         _frame(spark, job, producer, (exchange, arc)) for arc, exchange, producer in job.producers(fragment)
     ]
-    parcels = fed[0]
-    for other in fed[1:]:
-        parcels = parcels.unionByName(other)
+    parcels = reduce(DataFrame.unionByName, fed)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
     by_place = parcels.repartition(partitions, "place").sortWithinPartitions("place", "arc")
     return by_place.mapInArrow(_on_parcels(job, fragment, to), schema)
-
-
-def _on_units(job: BoundPlan, fragment: Fragment, units: tuple[ReadUnit, ...], to: To) -> Work:
-    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for unit in _units_of(numbers, units):
-            yield from _sent(run_on_unit(job, fragment, unit, to))
-
-    return work
 
 
 def _on_parcels(job: BoundPlan, fragment: Fragment, to: To) -> Work:

@@ -13,6 +13,7 @@ watermarks of its predecessors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -25,7 +26,7 @@ from pulse.datasets.counts import Counts
 from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.fit.pipeline import FitOutcome, Job, run_fit
 from pulse.runtime.fit.worker import FileJob, FitJob, fit_unit, summary_schema, write_part
-from pulse.runtime.spark.arrow_frames import spark_struct
+from pulse.runtime.spark.arrow_frames import over_numbers, spark_struct
 from pulse.runtime.spark.errors import translated
 
 _SEGMENTS_PER_PARTITION = 2_000_000
@@ -36,8 +37,7 @@ def fit_files(spark: SparkSession, job: FileJob, old_ends: pa.Table | None, part
     """Fit files into the job's staging folder."""
 
     def parts(job: FileJob) -> DataFrame:
-        units = spark.range(0, len(job.units), 1, numPartitions=len(job.units))
-        return units.mapInArrow(_file_worker(job), _parts_schema(job.spec.schema))
+        return over_numbers(spark, len(job.units), partial(_fitted, job), _parts_schema(job.spec.schema))
 
     return _run(spark, job, parts, old_ends, partitions)
 
@@ -97,15 +97,10 @@ def _run(
     return run_fit(job, attempt)
 
 
-def _file_worker(job: FileJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in ids:
-            for ordinal in batch.column(0).to_pylist():
-                counts = Counts()
-                for table in fit_unit(job, ordinal, job.tuples(ordinal, counts), counts):
-                    yield from table.combine_chunks().to_batches()
-
-    return work
+def _fitted(job: FileJob, ordinal: int) -> Iterator[pa.RecordBatch]:
+    counts = Counts()
+    for table in fit_unit(job, ordinal, job.tuples(ordinal, counts), counts):
+        yield from table.combine_chunks().to_batches()
 
 
 def _frame_worker(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from pulse.runtime.revise.task import Done, ReviseJob, revise_units
+from pulse.runtime.spark.arrow_frames import over_numbers
 from pulse.runtime.spark.errors import translated
 from pulse.runtime.spark.progress import watched
 
@@ -18,16 +19,11 @@ _DONE = "done"
 
 def run(spark: SparkSession, job: ReviseJob, progress: Callable[[int, int], None] | None) -> list[Done]:
     """Apply a job's revisions with Spark's workers."""
-    numbers = spark.range(0, len(job.tasks), 1, numPartitions=len(job.tasks))
-    results = numbers.mapInArrow(_worker(job), T.StructType([T.StructField(_DONE, T.StringType())]))
+    results = over_numbers(
+        spark,
+        len(job.tasks),
+        lambda number: [pa.RecordBatch.from_pydict({_DONE: [revise_units(job, number).to_json()]})],
+        T.StructType([T.StructField(_DONE, T.StringType())]),
+    )
     with translated(), watched(spark, progress) if progress is not None else nullcontext():
         return [Done.of_json(text) for text in results.toArrow().column(_DONE).to_pylist()]
-
-
-def _worker(job: ReviseJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_pydict({_DONE: [revise_units(job, number).to_json()]})
-
-    return work

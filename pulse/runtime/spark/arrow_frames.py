@@ -7,8 +7,11 @@ narrowed, without loss, on the way back.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 import pyarrow as pa
 from pyspark.sql import DataFrame as DataFrame  # upper layers take the type from here
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -44,6 +47,20 @@ def fitted_to_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Cast the batch to the exact Arrow types of :func:`spark_struct`, which a ``mapInArrow`` function yields."""
     wanted = pa.schema([(field.name, _widened(field)) for field in batch.schema])
     return batch if batch.schema.types == wanted.types else batch.cast(wanted)
+
+
+def over_numbers(
+    spark: SparkSession, count: int, work: Callable[[int], Iterable[pa.RecordBatch]], schema: T.StructType
+) -> DataFrame:
+    """Call a function in Spark's workers with every number below ``count``, a partition each; the rows are those it returns."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from work(number) if number < count else ()
+
+    partitions = max(count, 1)
+    return spark.range(0, partitions, 1, numPartitions=partitions).mapInArrow(run, schema)
 
 
 def arrow_schema_of(frame: DataFrame) -> pa.Schema:
