@@ -36,47 +36,18 @@ Revisions: :func:`read_revisions` of files of corrections, late reports and chan
 Generating: :func:`generate` to a file, :func:`frame` in memory.
 """
 
-from pulse.datasets.counts import Counts
-from pulse.datasets.errors import (
-    DatasetError,
-    EmptyInputError,
-    EncodingError,
-    MalformedRowError,
-    MissingInputError,
-    OutputError,
-    ProjectionError,
-    UnknownFormatError,
-    UnreadableError,
-    ValueParseError,
-)
+from pulse.datasets.errors import DatasetError
 from pulse.datasets.format import Format
-from pulse.datasets.generators.generate import GeneratedSummary, frame, generate, origin
-from pulse.datasets.generators.vessels import Following
-from pulse.datasets.recorded import Recorded
-from pulse.datasets.registry import FORMATS, detect, get_format
-from pulse.datasets.revision_readers import READERS, read_revisions
+from pulse.datasets.generators.generate import frame, generate, origin
+from pulse.datasets.registry import detect, get_format
+from pulse.datasets.revision_readers import read_revisions
 from pulse.datasets.rows import parse_rows
 from pulse.datasets.units import Unit
 
 __all__ = [
-    "FORMATS",
-    "READERS",
-    "Counts",
     "DatasetError",
-    "EmptyInputError",
-    "EncodingError",
-    "Following",
     "Format",
-    "GeneratedSummary",
-    "MalformedRowError",
-    "MissingInputError",
-    "OutputError",
-    "ProjectionError",
-    "Recorded",
     "Unit",
-    "UnknownFormatError",
-    "UnreadableError",
-    "ValueParseError",
     "detect",
     "frame",
     "generate",

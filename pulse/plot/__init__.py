@@ -11,39 +11,24 @@ calls them.
 
 from __future__ import annotations
 
-from pulse.plot.answer import plot_answer
-from pulse.plot.errors import PlotError
-from pulse.plot.lineage import plot_lineage
-from pulse.plot.model import plot_model
-from pulse.plot.page import Code, Picture, Section, page
-from pulse.plot.picture import both_widths, check_picture, save, write_whole
-from pulse.plot.prediction import Foretold, plot_prediction
-from pulse.plot.revised import plot_revised
-from pulse.plot.sweep import parameters_of, plot_sweep
-from pulse.plot.table import Table
-from pulse.plot.together import Together, together
-from pulse.plot.tracks import plot_tracks
-
-__all__ = [
-    "Code",
-    "Foretold",
-    "Picture",
-    "PlotError",
-    "Section",
-    "Table",
-    "Together",
-    "both_widths",
-    "check_picture",
-    "page",
-    "parameters_of",
-    "plot_answer",
-    "plot_lineage",
-    "plot_model",
-    "plot_prediction",
-    "plot_revised",
-    "plot_sweep",
-    "plot_tracks",
-    "save",
-    "together",
-    "write_whole",
-]
+from pulse.plot.answer import plot_answer as plot_answer
+from pulse.plot.errors import PlotError as PlotError
+from pulse.plot.lineage import plot_lineage as plot_lineage
+from pulse.plot.model import plot_model as plot_model
+from pulse.plot.page import Code as Code
+from pulse.plot.page import Picture as Picture
+from pulse.plot.page import Section as Section
+from pulse.plot.page import page as page
+from pulse.plot.picture import both_widths as both_widths
+from pulse.plot.picture import check_picture as check_picture
+from pulse.plot.picture import save as save
+from pulse.plot.picture import write_whole as write_whole
+from pulse.plot.prediction import Foretold as Foretold
+from pulse.plot.prediction import plot_prediction as plot_prediction
+from pulse.plot.revised import plot_revised as plot_revised
+from pulse.plot.sweep import parameters_of as parameters_of
+from pulse.plot.sweep import plot_sweep as plot_sweep
+from pulse.plot.table import Table as Table
+from pulse.plot.together import Together as Together
+from pulse.plot.together import together as together
+from pulse.plot.tracks import plot_tracks as plot_tracks
