@@ -21,7 +21,7 @@ correct it that table would lack them, so a file named :data:`UNMERGED` that is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +35,11 @@ from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import format_instant, to_microseconds, to_scalar
 from pulse.store.accent_log import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
-from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
+from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, manifest_path
 from pulse.store.model_ref import ModelRef
 from pulse.store.parquet_io import files_as_dataset, open_parquet, read_parquet, readable
-from pulse.store.versions.layers import OWN, Overlay, cut, without_drift
+from pulse.store.read_units import ReadUnit, read_unit
+from pulse.store.versions.layers import Overlay, cut, without_drift
 from pulse.stream.accents.log import AccentLog
 
 if TYPE_CHECKING:
@@ -88,11 +89,6 @@ class Model:
         found = (kept if kept.exists() else self.path / FILE).stat()
         return found.st_mtime_ns, found.st_ino
 
-    @property
-    def has_layers(self) -> bool:
-        """Check whether files of this version are corrected by others."""
-        return self.manifest.has_layers
-
     def versions(self) -> tuple[int, ...]:
         """Return the versions that can be opened, newest last."""
         newest = self.manifest if self.stored.version is None else Manifest.read(self.path)
@@ -131,32 +127,14 @@ class Model:
         with readable(self.path):
             return files_as_dataset(self.file(file.name) for file in self.manifest.files)
 
-    def overlay(
-        self, files: Iterable[PartFile], columns: Sequence[str] | None = None, filter: Any = None
-    ) -> Overlay | None:
-        """Return the layers over some of the files, if any; only rows that satisfy the filter."""
-        layers = [layer for file in files for layer in file.layers]
-        if not layers:
-            return None
-        names = [*OWN, *(self.schema.arrow_schema().names if columns is None else columns)]
-        opened = [
-            (layer.version, read_parquet(self.file(layer.name), columns=names, filters=filter))
-            for layer in layers
-        ]
-        return Overlay(opened, self.schema, self.as_of)
-
     def rows(self, columns: Sequence[str] | None = None, condition: Any = None) -> pa.Table:
         """Return the corrected rows of all files, with these columns and those that locate a segment."""
         names = self.schema.arrow_schema().names
         if columns is not None:
             fixed = {*self.schema.key_names, "ref", "lo", "hi"}
             names = [name for name in names if name in fixed or name in columns]
-        with readable(self.path):
-            table = self._files().to_table(columns=names, filter=condition)
-        overlay = self.overlay(self.manifest.files, names, condition)
-        if overlay is not None:
-            table = pa.concat_tables([overlay.over(table), overlay.put.select(names)])
-        return self.as_read(table)
+        every = ReadUnit(tuple(file.name for file in self.manifest.files))
+        return read_unit(self, every, names, condition)
 
     def as_read(self, table: pa.Table) -> pa.Table:
         """Return corrected rows as of the model's instant, without invalid drifts."""
@@ -181,7 +159,9 @@ class Model:
 
     def batches(self) -> Iterator[SegmentBatch]:
         """Iterate over all segments, one row group at a time; those inserted by layers come last."""
-        overlay = self.overlay(self.manifest.files)
+        layers = [layer for file in self.manifest.files for layer in file.layers]
+        read = [(layer.version, read_parquet(self.file(layer.name))) for layer in layers]
+        overlay = Overlay(read, self.schema, self.as_of) if read else None
         for file in self.manifest.files:
             with open_parquet(self.file(file.name)) as opened:
                 for i in range(opened.metadata.num_row_groups):
@@ -198,7 +178,7 @@ class Model:
         names = list(self.schema.key_names)
         if not names:
             return pa.table({})
-        plain = not self.has_layers and self.as_of is None
+        plain = not self.manifest.has_layers and self.as_of is None
         with readable(self.path):
             table = self._files().to_table(columns=names) if plain else self.rows([], None).select(names)
         return table.group_by(names).aggregate([]).sort_by([(n, "ascending") for n in names])

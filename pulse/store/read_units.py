@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,11 @@ from pulse.core.components import connected
 from pulse.core.keys import ranks_of_rows, texts_of_rows
 from pulse.core.segment.batch import SegmentBatch
 from pulse.store.manifest import PartFile
-from pulse.store.model import Model
 from pulse.store.parquet_io import check_columns, open_parquet, read_parquet
 from pulse.store.versions.layers import OWN, Overlay, in_order
+
+if TYPE_CHECKING:
+    from pulse.store.model import Model
 
 ROWS = 1 << 18
 """Segments that one unit should hold at most; a single key may have more."""

@@ -78,10 +78,10 @@ def test_a_dry_run_writes_nothing(run: Run, model: Model, load: Path) -> None:
 
 def test_corrections_are_merged(run: Run, model: Model, load: Path) -> None:
     done = run("revise", model.path, "--revisions", load, *LOCAL)
-    assert Model(model.path).has_layers
+    assert Model(model.path).manifest.has_layers
     done = run("revise", model.path, "--merge")
     assert done.out == f"merged: version 3 of {model.path}\n"
-    assert not Model(model.path).has_layers
+    assert not Model(model.path).manifest.has_layers
     assert wrong(pq.read_table(load.parent / "corrected.parquet"), Model(model.path)) == []
     refused(run("revise", model.path, *LOCAL), "--revisions FILE is missing")
     refused(run("revise", model.path, "--merge", "--dry-run", *LOCAL), "exclude each other")

@@ -92,7 +92,7 @@ def use(folder: Path) -> None:
 
 def test_the_good_one_is_read(whole: Path) -> None:
     model = Model(whole)
-    assert model.has_layers
+    assert model.manifest.has_layers
     assert model.accents is not None
     assert model.manifest.kept
     assert len(model.read())

@@ -15,7 +15,6 @@ import math
 import shutil
 import zlib
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -55,12 +54,7 @@ class SpillShuffle:
     def __enter__(self) -> SpillShuffle:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._files:
             file.close()
         shutil.rmtree(self._folder, ignore_errors=True)

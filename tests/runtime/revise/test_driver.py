@@ -224,7 +224,7 @@ def test_an_absorbed_correction_moves_nothing(tmp_path: Path) -> None:
     outcome = LOCAL.revise(model, table)
     assert outcome.counts["absorbed"] == 1
     assert (outcome.counts["segments_old"], outcome.counts["segments_new"]) == (0, 0)
-    assert not outcome.model.has_layers
+    assert not outcome.model.manifest.has_layers
     back = table.set_column(0, "kind", pa.array(["+U", "-U"])).take([1, 0])
     assert LOCAL.revise(model.path, back).counts["absorbed"] == 1  # the log remembers what was absorbed
 

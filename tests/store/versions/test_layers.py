@@ -120,7 +120,7 @@ def test_plain_readers_fail_rather_than_miss_corrections(tmp_path: Path) -> None
         ds.dataset(model.path, format="parquet").to_table()
     model = compact(model)
     assert sorted(of_table(model, ds.dataset(model.path, format="parquet").to_table())) == oracle.at()
-    assert not model.has_layers
+    assert not model.manifest.has_layers
 
 
 def test_models_with_layers_have_a_format_that_older_readers_refuse(tmp_path: Path) -> None:
