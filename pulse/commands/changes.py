@@ -96,24 +96,17 @@ def _first(found: Iterator[pa.Table], most: int | None) -> Iterator[pa.Table]:
 
 
 def _shown(found: Iterator[pa.Table], most: int | None, last: bool) -> tuple[pa.Table, bool]:
-    """Return the first or the last rows, and whether there are others."""
+    """Return the first or the last rows, and whether there are others; if the last are wanted, pieces come from the end."""
     import pyarrow as pa
 
-    parts = list(_first(found, None if most is None else most + 1)) if not last else _tail(found, most)
-    rows = pa.concat_tables(parts, promote_options="default") if parts else pa.table({})
+    parts = []
+    for part in found:
+        parts.append(part)
+        if most is not None and sum(one.num_rows for one in parts) > most:
+            break
+    rows = (
+        pa.concat_tables(parts[::-1] if last else parts, promote_options="default") if parts else pa.table({})
+    )
     if most is None or rows.num_rows <= most:
         return rows, False
     return rows.slice(rows.num_rows - most if last else 0, most), True
-
-
-def _tail(found: Iterator[pa.Table], most: int | None) -> list[pa.Table]:
-    """Return the last rows, and one before them if there is one; pieces come from the end."""
-    parts: list[pa.Table] = []
-    rows = 0
-    for part in found:
-        kept = part if most is None else part.slice(max(part.num_rows - (most + 1 - rows), 0))
-        parts.insert(0, kept)
-        rows += kept.num_rows
-        if most is not None and rows > most:
-            break
-    return parts
