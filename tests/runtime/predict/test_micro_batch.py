@@ -8,7 +8,7 @@ import pytest
 
 from pulse.core.encoding.codec import StateEncodingError
 from pulse.runtime.jobs.checkpoint import CheckpointError
-from pulse.runtime.jobs.sources import batches, predictor_of
+from pulse.runtime.jobs.sources import predictor_of
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.local_driver import run_local
 from pulse.runtime.predict.micro_batch import Emission, Part, Place
@@ -18,6 +18,7 @@ from pulse.runtime.predict.stages import SingleStage
 from pulse.runtime.predict.state_codec import VERSION, pack_state
 from pulse.runtime.predict.state_schema import SINGLE, SOLVE
 from tests.runtime.jobs.running_jobs import MACD, tick_job, ticks
+from tests.runtime.predict.stages import batches
 
 
 def itself(emission: Emission) -> Emission:
