@@ -50,7 +50,8 @@ def accent_rows(table: pa.Table, column: str) -> IntArray:
     places = pc.indices_nonzero(found.is_valid())
     texts = found.take(places).cast(pa.string())
     filled: BoolArray = np.asarray(pc.not_equal(pc.utf8_trim_whitespace(texts), ""))
-    return places.to_numpy()[filled].astype(np.int64)
+    rows: IntArray = places.to_numpy()[filled].astype(np.int64)
+    return rows
 
 
 def _without(table: pa.Table, places: IntArray, lengths: IntArray) -> pa.Table:
