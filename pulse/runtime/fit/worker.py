@@ -34,7 +34,7 @@ from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import UNIT, LateUnits, part_table, stitch
 from pulse.operators.refit.apply_revisions import as_tuples
 from pulse.operators.units.key_ends import Drops
-from pulse.operators.units.to_base_units import ToBaseUnits
+from pulse.operators.units.to_base_units import RejectCallback, ToBaseUnits
 from pulse.store.manifest import ASIDE
 from pulse.store.model import CLOSING, ENDS, TUPLES
 from pulse.store.tuples.source_files import read_unit
@@ -93,11 +93,11 @@ class FitJob:
         """Return where attributes are dropped; None if none is."""
         return Drops.of(self.accents, self.spec.schema)
 
-    def undone(self, batches: Iterable[pa.RecordBatch], left: _Left) -> Iterator[pa.RecordBatch]:
-        """Convert tuples to the units of the stream's start; those that cannot be modelled go to ``left``."""
+    def undone(self, batches: Iterable[pa.RecordBatch], leave: RejectCallback) -> Iterator[pa.RecordBatch]:
+        """Convert tuples to the units of the stream's start; ``leave`` receives those that cannot be modelled."""
         for batch in batches:
             if self.undo is not None:
-                batch = self.undo.by_time(_coded(batch, self.spec.schema.key_names), left.take)
+                batch = self.undo.by_time(_coded(batch, self.spec.schema.key_names), leave)
             yield batch
 
     def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
@@ -126,27 +126,20 @@ class FileJob(FitJob):
         added_or_dropped = frozenset[str]() if self.accents is None else self.accents.added_or_dropped
         format, unit = self.format, self.units[ordinal]
         name = f"read-{self.generation:03d}-unit-{ordinal:06d}.parquet"
-        removed = _Removed(_GrowingFile(Path(self.staging) / ASIDE / name), format.set_aside)
+        file = _GrowingFile(Path(self.staging) / ASIDE / name)
+
+        def removed(rows: pa.RecordBatch) -> None:
+            """Set aside the rows that a filter of the format removed for a reason in :attr:`Format.set_aside`."""
+            why = rows.column(REASON).cast(pa.string())
+            some = rows.filter(pc.is_in(why, value_set=pa.array(sorted(format.set_aside), pa.string())))
+            if some.num_rows:
+                file.write(pa.Table.from_batches([some]))
+
         try:
-            more = {"counts": counts, "aside": removed.take}
+            more = {"counts": counts, "aside": removed}
             yield from read_unit(format, unit, self.columns, self.spec.schema, added_or_dropped, **more)
         finally:
-            removed.file.close()
-
-
-@dataclass(frozen=True)
-class _Removed:
-    """Rows that a format's filters removed; some are set aside (:attr:`Format.set_aside`) in their own file."""
-
-    file: _GrowingFile
-    reasons: frozenset[str]
-
-    def take(self, rows: pa.RecordBatch) -> None:
-        """Set aside the rows whose reason asks for it."""
-        why = rows.column(REASON).cast(pa.string())
-        some = rows.filter(pc.is_in(why, value_set=pa.array(sorted(self.reasons), pa.string())))
-        if some.num_rows:
-            self.file.write(pa.Table.from_batches([some]))
+            file.close()
 
 
 def fit_unit(
@@ -167,10 +160,18 @@ def fit_unit(
     staging = Path(job.staging)
     aside = _GrowingFile(staging / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
     tuples = _GrowingFile(staging / f"{TUPLES}-{job.generation:03d}-{ordinal:06d}.parquet")
-    left = _Left(aside.beside("accents"), counts)
+    left = aside.beside("accents")
     first_late = None
+
+    def leave(rows: pa.Table, reason: str, keep: bool) -> None:
+        """Count tuples that accents leave without anything to model, and with ``keep`` set them aside."""
+        n = rows.num_rows
+        counts.add(Counts(kept=-n if counts.rows else 0, removed={reason: n}))
+        if keep:
+            left.write(with_reason(rows, [reason] * n))
+
     try:
-        tuples_of_start = job.undone(batches, left)
+        tuples_of_start = job.undone(batches, leave)
         for batch in chain(tuples_of_start if as_arrived else _in_order(tuples_of_start, job), [None]):
             segments = fitter.finish() if batch is None else fitter.push(batch)
             rows = job.as_recorded(fitter.take_aside())
@@ -182,27 +183,12 @@ def fit_unit(
     finally:
         aside.close()
         tuples.close()
-        left.file.close()
+        left.close()
     for points, part in fitter.ends.parts():
         yield _part(points, ordinal, part)
     extra = {"first_late": first_late, "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
     note = {**asdict(fitter.counts), **extra}
     write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
-
-
-@dataclass(frozen=True)
-class _Left:
-    """Tuples of a unit that accents leave without anything to model: counted, and set aside in their own file."""
-
-    file: _GrowingFile
-    counts: Counts
-
-    def take(self, rows: pa.Table, reason: str, keep: bool) -> None:
-        """Count tuples with their reason, and with ``keep`` set them aside."""
-        n = rows.num_rows
-        self.counts.add(Counts(kept=-n if self.counts.rows else 0, removed={reason: n}))
-        if keep:
-            self.file.write(with_reason(rows, [reason] * n))
 
 
 def _first_late(aside: pa.Table | None, job: FitJob) -> str | None:
