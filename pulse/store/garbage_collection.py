@@ -63,7 +63,7 @@ def sweep(folder: Path, manifest: Manifest) -> None:
     for path in sorted([*folder.iterdir(), *((folder / OLD).iterdir() if (folder / OLD).is_dir() else ())]):
         _clean_up(folder, path, manifest, older)
     for path in sorted((folder / ASIDE).glob("*")):
-        if _DRAFT.fullmatch(path.name) or version_of(path.name, "revisions-") > manifest.version:
+        if _DRAFT.fullmatch(path.name) or version_of(path.name) > manifest.version:
             path.unlink()
     if (folder / OLD).is_dir() and not any((folder / OLD).iterdir()):
         (folder / OLD).rmdir()

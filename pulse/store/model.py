@@ -187,7 +187,7 @@ class Model:
         """Return the rejected tuples and revisions with their reasons, if any."""
         folder = self.path / ASIDE
         found = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
-        files = [str(file) for file in found if version_of(file.name, "revisions-") <= self.version]
+        files = [str(file) for file in found if version_of(file.name) <= self.version]
         return (
             pa.concat_tables([read_parquet(f) for f in files], promote_options="permissive")
             if files
@@ -279,10 +279,10 @@ def _answers(manifest: Manifest, as_of: int) -> bool:
     return manifest.since is None or manifest.since <= as_of
 
 
-def version_of(name: str, prefix: str) -> int:
-    """Return the version in the name of a file; 0 where it has none."""
-    number = name.removeprefix(prefix).partition("-")[0]
-    return int(number) if name.startswith(prefix) and number.isdigit() else 0
+def version_of(name: str) -> int:
+    """Return the version in the name of a file of rejected revisions; 0 for other names."""
+    number = name.removeprefix("revisions-").partition("-")[0]
+    return int(number) if name.startswith("revisions-") and number.isdigit() else 0
 
 
 def _and(a: Any, b: Any) -> Any:

@@ -49,23 +49,17 @@ class Sink(Protocol):
         """Write the batch's rows, replacing earlier ones of that batch; ``seen``: the tuples that confirm results."""
 
 
-def sink_of(
-    job: Job,
-    keys: tuple[str, ...],
-    *,
-    spark: SparkSession | None = None,
-    out: IO[str] | None = None,
-) -> Sink:
+def sink_of(job: Job, keys: tuple[str, ...], *, spark: SparkSession | None = None) -> Sink:
     """Make the job's sink; ``keys`` are the key columns of its results."""
     kind, path = job.sink.kind, job.sink.path
     if kind == "console":
-        return ConsoleSink(out)
+        return ConsoleSink()
     if kind == "parquet":
         assert path is not None
         return ParquetSink(path)
     if kind == "alert":
         state = None if job.checkpoint is None else str(Path(job.checkpoint) / "alerts")
-        return AlertSink(keys, path, state, out)
+        return AlertSink(keys, path, state)
     if kind == "none":
         return NullSink()
     if spark is None:

@@ -48,7 +48,7 @@ def layer_schema(schema: StreamSchema) -> pa.Schema:
 
 
 def layer_rows(
-    withdrawn: SegmentBatch, put: SegmentBatch, *, withdrawn_known: Any, put_known: Any, put_gone: Any = OPEN
+    withdrawn: SegmentBatch, put: SegmentBatch, *, withdrawn_known: Any, put_known: Any
 ) -> pa.Table:
     """Build a layer from withdrawn and inserted segments, with instants in microseconds, one for all or one each; by key and
     time.
@@ -57,9 +57,8 @@ def layer_rows(
     own = layer_schema(schema)
     columns: dict[str, Any] = {KIND: ["-D"] * len(withdrawn) + ["+I"] * len(put)}
     known = np.concatenate([_each(withdrawn_known, len(withdrawn)), _each(put_known, len(put))])
-    gone = np.concatenate([_each(OPEN, len(withdrawn)), _each(put_gone, len(put))])
     columns[KNOWN_FROM] = pa.array(known).view(REF)
-    columns[KNOWN_TO] = pa.array(gone, mask=gone == OPEN).view(REF)
+    columns[KNOWN_TO] = pa.nulls(len(known), REF)
     rows = [
         pa.Table.from_batches([one.to_arrow()]).select(schema.arrow_schema().names)
         for one in (withdrawn, put)
