@@ -53,7 +53,8 @@ $(STAMP): setup.cfg pyproject.toml
 	  rm -rf $(VENV) && $$python -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; \
 	fi
 	@echo "installing Pulse and its dependencies into $(VENV) (some minutes on a slow line)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -e '.[$(EXTRAS)]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-input -e '.[$(EXTRAS)]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || : # on all cores, as pip does not; a few files are for other Pythons
 	@touch $(STAMP)
 	@echo "installed: $(BIN)/pulse"
 
@@ -125,7 +126,7 @@ bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; O
 
 # Warnings are errors: a link to a page, heading or name that is not there, a notebook that fails.
 site: install $(FIRST) ## build the documentation into docs/_build/html; fails at a broken link or a failing notebook
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	SPARK_CONF_DIR=$(CURDIR)/tests/spark $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 # The wheel is built from the sdist, so that each holds what it needs.
@@ -138,7 +139,7 @@ wheel: install
 dist: wheel $(FIRST) ## build sdist and wheel into dist/, install the wheel in an empty environment and run the demo there
 	rm -rf $(VENV)/empty
 	$(BIN)/python -m venv $(VENV)/empty
-	$(VENV)/empty/bin/python -m pip install --quiet --disable-pip-version-check --no-input dist/*.whl
+	$(VENV)/empty/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-input dist/*.whl
 	cd $(VENV)/empty && bin/pulse --version && bin/pulse demo --rows 200k --out demo
 	rm -rf $(VENV)/empty
 
