@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Self
 
 from pulse.core.plane import Plane
 
@@ -31,15 +32,22 @@ NEGATED = {"<": ">=", "<=": ">", "=": "!=", "!=": "=", ">=": "<", ">": "<="}
 class Expression:
     """A node of an expression tree."""
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Expression, ...]:
-        """Return the direct subexpressions."""
-        return ()
+        """Return the direct subexpressions, in the order of the fields."""
+        return tuple(one for value in self._values() for one in _expressions_in(value))
 
-    def with_parts(self, parts: tuple[Expression, ...]) -> Expression:
-        """Return the same node with other subexpressions."""
-        assert not parts
-        return self
+    def with_parts(self, parts: tuple[Expression, ...]) -> Self:
+        """Return the same node with other subexpressions, as many as it has."""
+        rest = iter(parts)
+        values = []
+        for value in self._values():
+            own = [next(rest) for _ in _expressions_in(value)]
+            values.append(value if not own else tuple(own) if isinstance(value, tuple) else own[0])
+        return type(self)(*values)
+
+    def _values(self) -> list[Any]:
+        return [getattr(self, one.name) for one in fields(self)]
 
 
 @dataclass(frozen=True)
@@ -106,13 +114,6 @@ class Arithmetic(Expression):
     left: Expression
     right: Expression
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return self.left, self.right
-
-    def with_parts(self, parts: tuple[Expression, ...]) -> Arithmetic:
-        return Arithmetic(self.op, *parts)
-
     def __str__(self) -> str:
         return f"({self.left} {self.op} {self.right})"
 
@@ -122,13 +123,6 @@ class Negative(Expression):
     """``-operand``."""
 
     operand: Expression
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (self.operand,)
-
-    def with_parts(self, parts: tuple[Expression, ...]) -> Negative:
-        return Negative(*parts)
 
     def __str__(self) -> str:
         return f"-{self.operand}"
@@ -142,13 +136,6 @@ class Function(Expression):
     arguments: tuple[Expression, ...]
     plane: Plane | None = None
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return self.arguments
-
-    def with_parts(self, parts: tuple[Expression, ...]) -> Function:
-        return Function(self.name, parts, self.plane)
-
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.arguments))})"
 
@@ -160,13 +147,6 @@ class Comparison(Expression):
     relation: str
     left: Expression
     right: Expression
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return self.left, self.right
-
-    def with_parts(self, parts: tuple[Expression, ...]) -> Comparison:
-        return Comparison(self.relation, *parts)
 
     @property
     def with_constant_last(self) -> Comparison:
@@ -185,13 +165,6 @@ class And(Expression):
 
     operands: tuple[Expression, ...]
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return self.operands
-
-    def with_parts(self, parts: tuple[Expression, ...]) -> And:
-        return And(parts)
-
     def __str__(self) -> str:
         return "(" + " and ".join(map(str, self.operands)) + ")"
 
@@ -202,13 +175,6 @@ class Or(Expression):
 
     operands: tuple[Expression, ...]
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return self.operands
-
-    def with_parts(self, parts: tuple[Expression, ...]) -> Or:
-        return Or(parts)
-
     def __str__(self) -> str:
         return "(" + " or ".join(map(str, self.operands)) + ")"
 
@@ -218,13 +184,6 @@ class Not(Expression):
     """The negation of the operand."""
 
     operand: Expression
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (self.operand,)
-
-    def with_parts(self, parts: tuple[Expression, ...]) -> Not:
-        return Not(*parts)
 
     def __str__(self) -> str:
         return f"not {self.operand}"
@@ -250,6 +209,12 @@ class Case(Expression):
 
 
 TRUE, FALSE = Constant(True), Constant(False)
+
+
+def _expressions_in(value: Any) -> list[Expression]:
+    """Return the expressions that a field holds: itself, or the members of a tuple."""
+    members = value if isinstance(value, tuple) else (value,)
+    return [one for one in members if isinstance(one, Expression)]
 
 
 def number_of(expression: Expression) -> float | int | None:
