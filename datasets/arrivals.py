@@ -38,7 +38,6 @@ def read_arrivals(
     schema: StreamSchema,
     *,
     arrival: str = ARRIVAL,
-    format: Format | None = None,
     projection: Projection | str | None = None,
 ) -> Recorded:
     """Read the reports in order of arrival, and the late ones as insertions.
@@ -46,7 +45,7 @@ def read_arrivals(
     Where the stream has ``x`` and ``y`` and the files do not, positions are projected: by ``projection``, else by the first
     file's extent, as a fit of it does.
     """
-    format = _format(paths, schema, arrival, projection) if format is None else format
+    format = _format(paths, schema, arrival, projection)
     columns = format.schema(format.files(paths)[0]).names
     for name in (*schema.names, arrival):
         if name not in columns:
@@ -79,15 +78,13 @@ def split_arrivals(table: pa.Table, schema: StreamSchema, arrival: str = ARRIVAL
     )
 
 
-def read_late(
-    paths: Paths, schema: StreamSchema, *, known: str | None = None, format: Format | None = None
-) -> Recorded:
+def read_late(paths: Paths, schema: StreamSchema, *, known: str | None = None) -> Recorded:
     """Read late tuples, each as an insertion: such as those in a model's ``_aside`` folder that a fit rejected.
 
     Of files with a column ``reason`` only late tuples are taken; the others are set aside again. ``known`` names a column of
     timestamps; without it the tuples are known when they are inserted.
     """
-    format = PlainParquet(key=schema.key_names, time=schema.time) if format is None else format
+    format = PlainParquet(key=schema.key_names, time=schema.time)
     columns = format.schema(format.files(paths)[0]).names
     besides = [name for name in (known, REASON) if name is not None and (name == known or name in columns)]
     for name in (*schema.names, *besides):

@@ -42,18 +42,11 @@ _TIMES, _RATIOS = ("t", "time", "date", "day", "ex_date"), ("ratio", "split")
 _RATIO = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:[:/]|for|-for-)\s*(\d+(?:\.\d+)?)\s*")
 
 
-def read_splits(
-    path: str | Path,
-    schema: StreamSchema,
-    *,
-    attributes: Collection[str] = (),
-    prices: Collection[str] = PRICES,
-    sizes: Collection[str] = SIZES,
-) -> AccentLog:
+def read_splits(path: str | Path, schema: StreamSchema, *, attributes: Collection[str] = ()) -> AccentLog:
     """Read the splits in a CSV or Parquet file as accents on the stream's prices and sizes, including ``attributes``."""
     found: list[Accent] = []
     lines: list[str] = []
-    for row in split_rows(path, schema, attributes=attributes, prices=prices, sizes=sizes):
+    for row in split_rows(path, schema, attributes=attributes):
         if row.wrong is not None:
             raise row.wrong
         found.extend(row.accents)
@@ -77,8 +70,6 @@ def split_rows(
     schema: StreamSchema,
     *,
     attributes: Collection[str] = (),
-    prices: Collection[str] = PRICES,
-    sizes: Collection[str] = SIZES,
     ended: bool = False,
 ) -> list[SplitRow]:
     """Read the rows one by one, including malformed ones. ``ended``: ignore a last CSV row without a line break, which is still
@@ -88,10 +79,10 @@ def split_rows(
     if not Path(path).is_file():
         raise MissingInputError(f"{where}: no such file of splits")
     names = tuple(dict.fromkeys((*schema.names, *attributes)))
-    chosen = {name: name in prices for name in names if name in (*prices, *sizes)}
+    chosen = {name: name in PRICES for name in names if name in (*PRICES, *SIZES)}
     if not any(chosen.values()):
         raise DatasetError(
-            f"{where}: expected a stream with a price ({', '.join(prices)}), got {', '.join(names)}; name it with prices="
+            f"{where}: expected a stream with a price ({', '.join(PRICES)}), got {', '.join(names)}; rename its column"
         )
     rows, first = _table(Path(path), ended)
     found = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import json
 import os
 import sys
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulse.datasets.errors import DatasetError, OutputError, UnknownFormatError, readable
+from pulse.datasets.errors import DatasetError, OutputError, readable, unknown_name
 from pulse.datasets.generators.objects import Objects
 from pulse.datasets.generators.sensors import Sensors
 from pulse.datasets.generators.ticks import Ticks
@@ -140,11 +139,11 @@ def generate(
 def make(kind: str, **knobs: Any) -> Maker:
     """Build the generator of a kind, checking its knobs."""
     if kind not in KINDS:
-        raise UnknownFormatError(_not_there("generator", kind, list(KINDS)))
+        raise unknown_name("generator", str(kind), sorted(KINDS))
     known = [field.name for field in dataclasses.fields(KINDS[kind])]  # type: ignore[arg-type]
     for name in knobs:
         if name not in known:
-            raise UnknownFormatError(_not_there(f"knob of {kind}", name, known))
+            raise unknown_name(f"knob of {kind}", name, sorted(known))
     return KINDS[kind](**knobs)
 
 
@@ -226,9 +225,3 @@ def _accents(maker: Maker, seed: int, until: int) -> tuple[str, ...]:
 
 def _following(maker: Maker, seed: int, until: int) -> tuple[Following, ...]:
     return tuple(maker.following(seed, until)) if isinstance(maker, Vessels) else ()
-
-
-def _not_there(what: str, name: str, available: list[str]) -> str:
-    near = difflib.get_close_matches(str(name), available, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"{what}: there is no '{name}'; {hint}There are: {', '.join(sorted(available))}"

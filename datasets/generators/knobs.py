@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from typing import Any
 
 import numpy as np
 
 from pulse.core.arrays import FloatArray
+from pulse.core.errors import TimestampError
+from pulse.core.time import parse_instant
 from pulse.datasets.errors import DatasetError
 
 
 def positive(name: str, value: Any) -> None:
     """Check for a finite number above zero."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not math.isfinite(value)
-        or value <= 0
-    ):
+    if not _is_finite(value) or value <= 0:
         raise DatasetError(f"{name}: expected a number above zero, got {value!r}")
 
 
 def not_negative(name: str, value: Any) -> None:
     """Check for a finite number that is not below zero."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not math.isfinite(value)
-        or value < 0
-    ):
+    if not _is_finite(value) or value < 0:
         raise DatasetError(f"{name}: expected a number of at least zero, got {value!r}")
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def share(name: str, value: Any) -> None:
@@ -50,13 +45,11 @@ def count(name: str, value: Any, *, least: int = 1, most: int = 10**6) -> None:
 def start_microseconds(start: str) -> int:
     """Return the microseconds since 1970 of an ISO 8601 date or date and time, taken as UTC if it has no zone."""
     try:
-        at = datetime.datetime.fromisoformat(start)
-    except (ValueError, TypeError):
+        return parse_instant(start)
+    except TimestampError:
         raise DatasetError(
             f"start: expected a date such as 2024-01-02 or 2024-01-02T09:30, got {start!r}"
         ) from None
-    at = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
-    return (at - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
 
 
 def streams(seed: int, names: int) -> list[np.random.Generator]:

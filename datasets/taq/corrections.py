@@ -63,17 +63,16 @@ def read_corrections(
     paths: Paths,
     schema: StreamSchema,
     *,
-    format: Format | None = None,
     like: Format | None = None,
     time_unit: str | None = None,
 ) -> Corrections:
     """Read the trades as first recorded and their corrections, of a stream with this schema.
 
     Parquet needs a column ``corr``; Monthly and Daily TAQ text have theirs. Of text, the format's filters of sale conditions
-    and prices apply to both, and the marked trades and records they remove are set aside; ``format`` overrides that. ``like``:
-    the format in which the corrected trades were read; files of the same format are read with the same clock and filters.
+    and prices apply to both, and the marked trades and records they remove are set aside. ``like``: the format in which the
+    corrected trades were read; files of the same format are read with the same clock and filters.
     """
-    format = _format(paths, schema, like, time_unit) if format is None else format
+    format = _format(paths, schema, like, time_unit)
     first = format.schema(format.files(paths)[0])
     codes = code_column(first) or CODES
     for name in (*schema.names, codes):
