@@ -10,15 +10,3 @@ EMPTY_RANGE = 3  # hi < lo: nothing to do
 OUT_OF_DOMAIN = 4  # the lifted function is not defined on the whole range (sqrt of a negative …)
 NOT_CONVERGED = 5  # the requested bound was not reached within the allowed subdivision
 BOUND_MISSED = 7  # done, but a requested bound was missed somewhere; the achieved bound is reported
-UNCOVERED = 6  # the window touches a hole or reaches outside the data
-
-NAMES = {
-    OK: "ok",
-    ZERO_POLYNOMIAL: "zero polynomial",
-    NOT_FINITE: "not finite",
-    EMPTY_RANGE: "empty range",
-    OUT_OF_DOMAIN: "out of domain",
-    NOT_CONVERGED: "not converged",
-    UNCOVERED: "uncovered",
-    BOUND_MISSED: "bound missed",
-}

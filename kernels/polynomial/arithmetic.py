@@ -27,15 +27,6 @@ def horner(c, i, k, t):
 
 
 @step
-def horner1(c, k, t):
-    """Evaluate the polynomial in the first ``k`` entries of ``c`` at ``t``."""
-    value = c[k - 1]
-    for j in range(k - 2, -1, -1):
-        value = value * t + c[j]
-    return value
-
-
-@step
 def magnitude(c, i, k, t):
     """Return ``sum(|c[i, j]| * |t|**j)``: the magnitude that rounding errors at ``t`` are proportional to."""
     t = abs(t)
@@ -124,14 +115,6 @@ def _evaluate(c, t, out):
 
 
 @kernel(IN2, IN1, OUT2)
-def _evaluate_grid(c, t, out):
-    n, k = c.shape
-    for i in range(n):
-        for m in range(t.shape[0]):
-            out[i, m] = horner(c, i, k, t[m])
-
-
-@kernel(IN2, IN1, OUT2)
 def _taylor_shift(c, d, out):
     n, k = c.shape
     for i in range(n):
@@ -180,15 +163,6 @@ def evaluate(c: Array, t: Array | float) -> Array:
     c = as_batch(c)
     out = np.empty(len(c))
     _evaluate(c, per_row(t, len(c)), out)
-    return out
-
-
-def evaluate_grid(c: Array, t: Array) -> Array:
-    """Evaluate every polynomial at every ``t``: shape ``(n, len(t))``."""
-    c = as_batch(c)
-    t = np.ascontiguousarray(t, dtype=np.float64)
-    out = np.empty((len(c), len(t)))
-    _evaluate_grid(c, t, out)
     return out
 
 

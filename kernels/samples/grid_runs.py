@@ -6,7 +6,7 @@ Stretches are sorted by group and time, and do not overlap.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from pulse.kernels.buffer_pool import recycled
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+V = TypeVar("V", npt.NDArray[np.float64], npt.NDArray[np.uint8])
 
 _SIDE = types.Tuple((IN_INT1, IN_INT1, IN_INT1))
 _COMMON = types.Tuple((OUT_INT1, OUT_INT1, OUT_INT1, OUT_INT1, OUT_INT1))
@@ -157,21 +158,16 @@ def common_stretches(
     return Common(*(one[: m + (place == 2)].copy() for place, one in enumerate(out)))
 
 
-def copy_stretches(values: Array, starts: Ints, offsets: Ints) -> Array:
-    """Concatenate the values of each stretch ``s`` from ``starts[s]`` on; return the array itself if that is all of it."""
-    if _is_whole(len(values), starts, offsets):
+def copy_stretches(values: V, starts: Ints, offsets: Ints) -> V:
+    """Concatenate the values of each stretch ``s`` from ``starts[s]`` on; return the array itself if that is all of it.
+
+    Values are numbers, or codes of one byte.
+    """
+    if int(offsets[-1]) == len(values) and bool((starts == offsets[:-1]).all()):
         return values
-    out = recycled(int(offsets[-1]))
-    _copy(np.ascontiguousarray(values), starts, offsets, out)
-    return out
-
-
-def copy_codes(codes: Bytes, starts: Ints, offsets: Ints) -> Bytes:
-    """Run :func:`copy_stretches` for codes of one byte."""
-    if _is_whole(len(codes), starts, offsets):
-        return codes
-    out = recycled(int(offsets[-1]), np.uint8)
-    _copy_codes(np.ascontiguousarray(codes), starts, offsets, out)
+    out = recycled(int(offsets[-1]), values.dtype)
+    copy = _copy_codes if values.dtype == np.uint8 else _copy
+    copy(np.ascontiguousarray(values), starts, offsets, out)
     return out
 
 
@@ -201,26 +197,13 @@ def times_of(index: Ints | None, counts: Ints, first: Ints, offsets: Ints, every
     return out
 
 
-def take(values: Array, index: Ints | None) -> Array:
-    """Return ``values[index]``, unchecked; the array itself if ``index`` is None."""
+def take(values: V, index: Ints | None) -> V:
+    """Return ``values[index]`` of numbers or codes of one byte, unchecked; the array itself if ``index`` is None."""
     if index is None:
         return values
-    out = recycled(len(index))
-    _take(np.ascontiguousarray(values), index, out)
+    out = recycled(len(index), values.dtype)
+    (_take_codes if values.dtype == np.uint8 else _take)(np.ascontiguousarray(values), index, out)
     return out
-
-
-def take_codes(codes: Bytes, index: Ints | None) -> Bytes:
-    """Run :func:`take` for codes of one byte."""
-    if index is None:
-        return codes
-    out = recycled(len(index), np.uint8)
-    _take_codes(np.ascontiguousarray(codes), index, out)
-    return out
-
-
-def _is_whole(n: int, starts: Ints, offsets: Ints) -> bool:
-    return int(offsets[-1]) == n and bool((starts == offsets[:-1]).all())
 
 
 def _contiguous(side: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:

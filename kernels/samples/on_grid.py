@@ -10,6 +10,7 @@ Instants are whole microseconds, so an offset is ``(t - ref) / 1e6`` with one ro
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +28,13 @@ from pulse.kernels._jit import (
 )
 from pulse.kernels.buffer_pool import recycled
 from pulse.kernels.instants import MICROSECONDS, meets, tolerance
+from pulse.kernels.pieces.arguments import check_near, floats_of, integers_of, offsets_of
 from pulse.kernels.polynomial.arithmetic import horner
 from pulse.kernels.windows.walk import first_closing, instant
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-
-_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
+V = TypeVar("V", npt.NDArray[np.float64], npt.NDArray[np.uint8])
 
 
 @kernel(IN_INT1, IN1, IN1, IN_INT1, INT, INT, OUT_INT1, OUT_INT1)
@@ -152,8 +152,11 @@ def sample_every(
     >>> sample_every(two, np.array([0.5, 4.0]), np.array([2.0, 5.5]), np.array([0, 2]), 1_000_000, 2)
     (array([0]), array([1000000]), array([0, 5]), array([ 0, -1, -1,  1,  1]))
     """
-    ref, lo, hi, offsets = _pieces(ref, lo, hi, offsets)
+    ref = integers_of(ref, "ref")
     n = len(ref)
+    lo, hi = floats_of(n, lo=lo, hi=hi)
+    check_near(lo, hi)
+    offsets = offsets_of(offsets, n)
     if every_us <= 0 or longest_hole < 0:
         raise ValueError(
             f"expected every_us > 0 and longest_hole >= 0, got {every_us!r} and {longest_hole!r}"
@@ -175,32 +178,12 @@ def evaluate_rows(ref: Ints, c: Array, row: Ints, first: Ints, offsets: Ints, ev
     return values
 
 
-def spread(values: Array, row: Ints) -> Array:
-    """Repeat each piece's value for its samples; 0 where there is no piece.
+def spread(values: V, row: Ints) -> V:
+    """Repeat each piece's value, a number or a code of one byte, for its samples; 0 where there is no piece.
 
     >>> spread(np.array([0.5, 2.0]), np.array([0, 0, -1, 1]))
     array([0.5, 0.5, 0. , 2. ])
     """
-    out = recycled(len(row))
-    _spread(np.ascontiguousarray(values, dtype=np.float64), row, out)
+    out = recycled(len(row), values.dtype)
+    (_spread_codes if values.dtype == np.uint8 else _spread)(np.ascontiguousarray(values), row, out)
     return out
-
-
-def spread_codes(codes: Bytes, row: Ints) -> Bytes:
-    """Run :func:`spread` for codes of one byte."""
-    out = recycled(len(row), np.uint8)
-    _spread_codes(np.ascontiguousarray(codes, dtype=np.uint8), row, out)
-    return out
-
-
-def _pieces(ref: Ints, lo: Array, hi: Array, offsets: Ints) -> tuple[Ints, Array, Array, Ints]:
-    ref, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (ref, offsets))
-    lo, hi = (np.ascontiguousarray(x, dtype=np.float64) for x in (lo, hi))
-    n = len(ref)
-    if lo.shape != (n,) or hi.shape != (n,):
-        raise ValueError(f"lo, hi: expected shape ({n},), like ref, got {lo.shape} and {hi.shape}")
-    if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
-        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
-        raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
-    return ref, lo, hi, offsets

@@ -52,6 +52,7 @@ from pulse.kernels._jit import (
 from pulse.kernels.buffer_pool import recycled
 from pulse.kernels.double_double import two_sum
 from pulse.kernels.instants import GRAIN, MICROSECONDS, meets
+from pulse.kernels.pieces.arguments import floats_of, offsets_of, table_of
 from pulse.kernels.polynomial.arithmetic import horner, magnitude, mean_row
 from pulse.kernels.rounding import SMALL, TINY
 from pulse.kernels.windows.walk import LARGEST, next_piece
@@ -70,7 +71,6 @@ _SECONDS = 1.0 / MICROSECONDS
 _NEAR = (
     4.0  # lengths from the reference: within them the rounding of a piece's ends counts as that of its length
 )
-_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
 _CERTAIN, _LIKELY, _ABSENT = (
     3,
     2,
@@ -431,22 +431,14 @@ def window_families_every(
 
 
 def _pieces(table: Any, bounds: Any, offsets: Ints) -> Any:
-    ref, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (table[0], offsets))
-    n = len(ref)
-    lo, hi, c, err = (np.ascontiguousarray(x, dtype=np.float64) for x in (*table[1:], bounds[0]))
-    drift = np.full(n, np.inf) if bounds[1] is None else np.ascontiguousarray(bounds[1], dtype=np.float64)
+    table = table_of(*table)
+    n = len(table[0])
+    drift = np.full(n, np.inf) if bounds[1] is None else bounds[1]
+    err, drift = floats_of(n, err=bounds[0], drift=drift)
     codes = np.full(n, _CERTAIN, np.uint8) if bounds[2] is None else np.ascontiguousarray(bounds[2], np.uint8)
-    if any(x.shape != (n,) for x in (lo, hi, err, drift, codes)) or c.ndim != 2 or len(c) != n:
-        raise ValueError(
-            f"expected {n} of lo, hi, err, drift and certainty, one per ref, and c of shape ({n}, k)"
-        )
-    if c.shape[1] == 0:
-        raise ValueError(f"coefficients: expected shape ({n}, k) with k >= 1, got {c.shape}")
-    if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
-        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
-        raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
-    return (ref, lo, hi, c), (err, drift, codes), offsets
+    if codes.shape != (n,):
+        raise ValueError(f"certainty: expected shape ({n},), like ref, got {codes.shape}")
+    return table, (err, drift, codes), offsets_of(offsets, n)
 
 
 def all_finite(family: Family) -> bool:

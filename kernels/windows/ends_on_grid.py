@@ -19,6 +19,7 @@ from numba import types
 
 from pulse.kernels._jit import BOOL, IN1, IN2, IN_INT1, INT, OUT1, OUT_INT1, device, kernel
 from pulse.kernels.instants import GRAIN, MICROSECONDS, meets
+from pulse.kernels.pieces.arguments import floats_of, offsets_of, table_of
 from pulse.kernels.polynomial.arithmetic import horner
 from pulse.kernels.windows.walk import next_piece
 
@@ -30,7 +31,6 @@ _STRETCHES = types.Tuple((OUT_INT1, OUT_INT1, OUT_INT1))
 _RESULTS = types.Tuple((OUT1, OUT1, OUT_INT1, OUT_INT1))
 
 _ULPS = 4.0 * 2.220446049250313e-16
-_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
 
 
 class WindowEnds(NamedTuple):
@@ -173,21 +173,16 @@ def window_ends_every(
     >>> window_ends_every(table, [0, 1], closing=True, **options).values
     array([ 4.,  6.,  8., 10.])
     """
-    ref, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (table[0], offsets))
-    n = len(ref)
-    lo, hi, c, err = (np.ascontiguousarray(x, dtype=np.float64) for x in (*table[1:], err))
-    if any(x.shape != (n,) for x in (lo, hi, err)) or c.ndim != 2 or len(c) != n or c.shape[1] == 0:
-        raise ValueError(f"expected {n} of lo, hi and err, one per ref, and c of shape ({n}, k >= 1)")
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
-        raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
+    table = table_of(*table)
+    _, lo, hi, _ = table
+    n = len(lo)
+    (err,), offsets = floats_of(n, err=err), offsets_of(offsets, n)
     if size_us <= 0 or advance_us <= 0:
         raise ValueError(f"expected positive microseconds, got size {size_us!r} and advance {advance_us!r}")
-    if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
-        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
     most = math.ceil(float(np.maximum(hi - lo, 0.0).sum()) * MICROSECONDS / advance_us * (1 + 1e-9)) + n + 2
     stretches = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n + 1, np.int64)
     out = np.empty(most), np.empty(most), np.empty(most, np.int64), np.empty(most, np.int64)
-    m, count = _ends_every((ref, lo, hi, c), err, offsets, size_us, advance_us, closing, stretches, out)
+    m, count = _ends_every(table, err, offsets, size_us, advance_us, closing, stretches, out)
     if m < 0:
         raise ValueError("ref, lo, hi: expected pieces in order of time, without overlaps")
     group, first, starts = stretches

@@ -39,7 +39,8 @@ from pulse.kernels._jit import (
 )
 from pulse.kernels.buffer_pool import recycled
 from pulse.kernels.instants import GRAIN, MICROSECONDS, meets
-from pulse.kernels.polynomial.arithmetic import horner
+from pulse.kernels.pieces.arguments import FARTHEST, TOO_FAR, check_near, floats_of, integers_of, offsets_of
+from pulse.kernels.polynomial.arithmetic import as_batch, horner
 from pulse.kernels.polynomial.extrema import critical_points_row, extrema_work
 from pulse.kernels.windows.average_on_grid import GridWindows, cuts_of_groups, follows
 
@@ -54,18 +55,16 @@ _RESULTS = types.Tuple((OUT1, OUT1, OUT_BYTE1))
 _WINDOW = types.Tuple((INT, INT))
 
 _EPSILON = 2.220446049250313e-16
-_FARTHEST = 4e12  # seconds: a larger offset could overflow int64 microseconds
 _CERTAIN = 3
 _YEARS = 1e8  # seconds
 _ZERO, _ONE, _TWO, _THREE, _FOUR = (np.uint64(i) for i in range(5))
-_TOO_FAR = f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference"
 _NO_RANGE, _NO_ROOM = -1, -2  # in place of the number of stretches
 
 
 @step
 def _is_far(lo, hi, i):
     """Test whether the piece extends too far from its reference, or its range is not finite."""
-    return not (abs(lo[i]) <= _FARTHEST and abs(hi[i]) <= _FARTHEST)
+    return not (abs(lo[i]) <= FARTHEST and abs(hi[i]) <= FARTHEST)
 
 
 @step
@@ -92,8 +91,7 @@ def _covered(table: tuple[Ints, Array, Array, Array], offsets: Ints, little: flo
         length = float(np.sum(between))
     if length <= little:
         return length
-    if not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
-        raise ValueError(_TOO_FAR)
+    check_near(lo, hi)
     return float(np.sum(np.maximum(hi - lo, 0.0)))
 
 
@@ -374,16 +372,14 @@ def window_extremum_every(
     >>> found.first, found.values, found.err
     (array([2000000]), array([0., 2., 4., 6.]), array([0.5, 0.5, 0.5, 0.5]))
     """
-    ref, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (table[0], offsets))
+    ref, c = integers_of(table[0], "ref"), as_batch(table[3])
     n = len(ref)
-    lo, hi, c, err = (np.ascontiguousarray(x, dtype=np.float64) for x in (*table[1:], err))
-    codes = np.ascontiguousarray(certainty, np.uint8)
-    if any(x.shape != (n,) for x in (lo, hi, err, codes)) or c.ndim != 2 or len(c) != n or c.shape[1] == 0:
+    lo, hi, err = floats_of(n, lo=table[1], hi=table[2], err=err)
+    codes, offsets = np.ascontiguousarray(certainty, np.uint8), offsets_of(offsets, n)
+    if codes.shape != (n,) or len(c) != n:
         raise ValueError(
-            f"expected {n} of lo, hi, err and certainty, one per ref, and c of shape ({n}, k >= 1)"
+            f"expected {n} of certainty and rows of c, one per ref, got {codes.shape} and {len(c)}"
         )
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
-        raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
     if size_us <= 0 or advance_us <= 0:
         raise ValueError(f"expected positive microseconds, got size {size_us!r} and advance {advance_us!r}")
     cuts = (2 if size_us % advance_us else 1) * MICROSECONDS / advance_us
@@ -396,7 +392,7 @@ def window_extremum_every(
     room = math.ceil(largest * (1 + 1e-9)) + 2 if largest < most and math.isfinite(total) else most
     m, count = _window_every(table, (err, codes), offsets, window, upper, room, stretches, out)
     if m == _NO_RANGE:
-        raise ValueError(_TOO_FAR)
+        raise ValueError(TOO_FAR)
     if m == _NO_ROOM:
         raise ValueError("ref, lo, hi: expected pieces in order of time, without overlaps")
     group, first, starts = stretches

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from pulse.kernels._jit import IN1, IN_INT1, INT, OUT1, OUT_INT1, OUT_INT2, kernel
 from pulse.kernels.double_double import dd_add, dd_add_float
+from pulse.kernels.pieces.arguments import offsets_of
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -193,11 +194,10 @@ def aggregate_spans(values: Array, tail: Ints, head: Ints, kind: int) -> Array:
 
 
 def _checked(times: Ints, offsets: Ints, size_us: int) -> tuple[Ints, Ints]:
-    times, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (times, offsets))
     if size_us <= 0:
         raise ValueError(f"expected size_us > 0, got {size_us!r}")
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(times) or (np.diff(offsets) < 0).any():
-        raise ValueError(f"offsets: expected ascending offsets from 0 to {len(times)}")
+    times = np.ascontiguousarray(times, dtype=np.int64)
+    offsets = offsets_of(offsets, len(times))
     falls = np.diff(times) < 0
     falls[offsets[(offsets > 0) & (offsets < len(times))] - 1] = False
     if falls.any():

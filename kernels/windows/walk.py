@@ -230,9 +230,3 @@ def _recentre(c, i, microseconds, work, row):
 def first_closing(begin, rest, slack):
     """Return the first whole microsecond at which a window of the cell closes."""
     return begin + np.int64(math.ceil(rest - slack))
-
-
-@device
-def last_closing(end, rest, slack):
-    """Return the last whole microsecond at which a window of the cell closes; the next cell begins there or before."""
-    return end + np.int64(math.floor(rest + slack))

@@ -22,8 +22,8 @@ from pulse.core.certainty import LIKELY, NAMES, POSSIBLE
 from pulse.core.instants import split
 from pulse.kernels.pieces.step_maps import apply_steps_in_place
 from pulse.kernels.polynomial.arithmetic import evaluate
-from pulse.kernels.samples.grid_runs import keep, take, take_codes, times_of
-from pulse.kernels.samples.on_grid import evaluate_rows, sample_every, spread, spread_codes
+from pulse.kernels.samples.grid_runs import keep, take, times_of
+from pulse.kernels.samples.on_grid import evaluate_rows, sample_every, spread
 from pulse.kernels.string_columns import repeated, words_of
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
@@ -63,7 +63,7 @@ def sample(relation: Relation, every: int) -> Samples:
             for name in names
         },
         err={name: spread(relation.err[name], row) for name in names},
-        certainty=spread_codes(relation.certainty, row),
+        certainty=spread(relation.certainty, row),
         unmodelled={name: column.take(index) for name, column in relation.unmodelled.items()},
     )
 
@@ -154,7 +154,7 @@ def to_tuples(
             column = samples.unmodelled[name]
             arrays.append(column if index is None else column.take(pa.array(index)))
     arrays += [modelled[name][1] for name in select if name in modelled]
-    arrays.append(_text_array(*words_of(take_codes(samples.certainty, index), NAMES)))
+    arrays.append(_text_array(*words_of(take(samples.certainty, index), NAMES)))
     made = [
         array if array.type == one.type else array.cast(one.type)
         for array, one in zip(arrays, schema, strict=True)

@@ -23,7 +23,7 @@ from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Constant, Expression
 from pulse.kernels.buffer_pool import recycled
-from pulse.kernels.samples.grid_runs import Common, common_stretches, copy_codes, copy_stretches
+from pulse.kernels.samples.grid_runs import Common, common_stretches, copy_stretches
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.on_samples import Numbers
 from pulse.operators.expressions.predicates_on_samples import certainties
@@ -93,7 +93,7 @@ def join_samples(
         index = pa.array(_places(starts, found.offsets)) if side.columns.unmodelled else None
         for name, out in zip(side.columns.unmodelled_names, others, strict=False):
             unmodelled[out] = side.unmodelled[name].take(index)
-        codes.append(copy_codes(side.certainty, starts, found.offsets))
+        codes.append(copy_stretches(side.certainty, starts, found.offsets))
     return Samples(
         columns=columns,
         keys=tuple(keys),

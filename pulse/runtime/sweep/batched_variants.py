@@ -23,7 +23,7 @@ import numpy as np
 
 from pulse.core.arrays import IntArray
 from pulse.core.expression import Expression
-from pulse.kernels.samples.grid_runs import common_stretches, copy_codes, copy_stretches
+from pulse.kernels.samples.grid_runs import common_stretches, copy_stretches
 from pulse.kernels.samples.vector_program import Programs, no_tallies, run
 from pulse.kernels.windows.average_on_grid import Family
 from pulse.operators.data.relation import Relation
@@ -248,7 +248,11 @@ def _columns(families: list[Family], every: int) -> tuple[IntArray, tuple[Any, A
             for i in range(2)
         ]
         codes = np.stack(
-            [copy_codes(row[:size], starts, found.offsets) for own, size, starts in sides for row in own[2]]
+            [
+                copy_stretches(row[:size], starts, found.offsets)
+                for own, size, starts in sides
+                for row in own[2]
+            ]
         )
         group, begin, offsets = groups[found.pair], found.first, found.offsets
         columns = numbers[0], numbers[1], codes

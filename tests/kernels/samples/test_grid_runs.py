@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from pulse.kernels.samples.grid_runs import (
     common_stretches,
-    copy_codes,
     copy_stretches,
     keep,
     take,
-    take_codes,
     times_of,
 )
 
@@ -58,7 +56,7 @@ def test_common_instants_are_those_of_both(left, right, pairs):
         for place in range(found.left[s], found.left[s] + (found.offsets[s + 1] - found.offsets[s]))
     ]
     assert copy_stretches(values, found.left, found.offsets).tolist() == expected
-    assert copy_codes(values.astype(np.uint8), found.left, found.offsets).tolist() == expected
+    assert copy_stretches(values.astype(np.uint8), found.left, found.offsets).tolist() == expected
 
 
 def test_what_is_whole_is_not_copied():
@@ -80,4 +78,4 @@ def test_samples_that_are_kept(side, data):
     assert times_of(index, counts, first, offsets, EVERY).tolist() == times[expected].tolist()
     assert np.repeat(group, counts).tolist() == np.repeat(group, np.diff(offsets))[expected].tolist()
     assert take(np.arange(float(len(codes))), index).tolist() == expected
-    assert take_codes(codes, index).tolist() == codes[expected].tolist()
+    assert take(codes, index).tolist() == codes[expected].tolist()

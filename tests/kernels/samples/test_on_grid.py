@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.samples.on_grid import evaluate_rows, sample_every, spread, spread_codes
+from pulse.kernels.samples.on_grid import evaluate_rows, sample_every, spread
 from tests import naive
 from tests.strategies import EPOCH_US, SCALES, coefficients, functions
 
@@ -111,7 +111,7 @@ def test_a_hole_of_years_costs_nothing():
 def test_what_holds_for_a_piece_holds_for_its_samples():
     row = np.array([1, -1, 0])
     assert spread(np.array([0.5, 2.5]), row).tolist() == [2.5, 0.0, 0.5]
-    assert spread_codes(np.array([3, 2], np.uint8), row).tolist() == [2, 0, 3]
+    assert spread(np.array([3, 2], np.uint8), row).tolist() == [2, 0, 3]
 
 
 @pytest.mark.parametrize(

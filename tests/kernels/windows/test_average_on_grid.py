@@ -240,7 +240,7 @@ def test_what_is_not_finite_is_found():
     [
         ({"size_us": 0}, "positive microseconds"),
         ({"advance_us": -1}, "positive microseconds"),
-        ({"err": [0.0, 0.0]}, "expected 1 of lo, hi, err"),
+        ({"err": [0.0, 0.0]}, "err, drift: expected shape"),
         ({"c": np.zeros((1, 0))}, "k >= 1"),
         ({"hi": [np.nan]}, "finite seconds"),
         ({"offsets": [1, 1]}, "ascending offsets"),

@@ -120,7 +120,7 @@ def test_no_pieces():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"err": [0.0, 0.0]}, "expected 1 of lo, hi and err"),
+        ({"err": [0.0, 0.0]}, "err: expected shape"),
         ({"size_us": 0}, "expected positive microseconds"),
         ({"advance_us": -1}, "expected positive microseconds"),
     ],

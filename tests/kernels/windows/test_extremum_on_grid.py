@@ -174,7 +174,7 @@ def test_pieces_out_of_order_are_refused_before_they_leave_their_room():
     ("change", "message"),
     [
         ({"size_us": 0}, "positive microseconds"),
-        ({"err": [0.0, 0.0]}, "expected 1 of lo, hi, err"),
+        ({"err": [0.0, 0.0]}, "lo, hi, err: expected shape"),
         ({"table": ([0], [np.nan], [1.0], [[1.0]])}, "finite seconds"),
         ({"offsets": [0]}, "ascending offsets"),
     ],
