@@ -14,7 +14,7 @@ dead letters, like all others that match no tuple, with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import REF, conform, one_chunk
 from pulse.core.decimals import as_doubles
-from pulse.core.elements import KIND_CODES, Deletion, Insertion, Replacement, read_changelog
+from pulse.core.elements import KIND_CODES
 from pulse.core.errors import ElementError, SchemaError, unknown_column
 from pulse.core.regions import Regions
 from pulse.core.schema import StreamSchema
@@ -41,8 +41,6 @@ INSERTION, DELETION, OLD, NEW, UNKNOWN_KIND = range(5)
 
 _MOST_NAMED = 3  # tuples that a reason lists
 _MALFORMED = "malformed: "
-_TUPLE = dict[str, Any]
-_Elements = Iterator[Insertion[_TUPLE] | Deletion[_TUPLE] | Replacement[_TUPLE]]
 
 
 def revision_schema(schema: StreamSchema) -> pa.Schema:
@@ -167,12 +165,6 @@ class Revisions:
         old, new = self.old_rows[elements], self.new_rows[elements]
         rows = np.stack([old, new], axis=1).ravel()
         return Revisions(self.schema, self.table.take(pa.array(rows[rows >= 0])))
-
-    def elements(self) -> _Elements:
-        """Iterate over the elements, with tuples as dictionaries of the stream's attributes."""
-        kinds = self.table.column(KIND).to_pylist()
-        rows = self.table.drop_columns([KIND, KNOWN]).to_pylist()
-        return read_changelog(zip(kinds, rows, strict=True))
 
     def regions(self) -> Regions:
         """Return a region of one microsecond at each row, for old and new values alike."""

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.elements import Insertion
 from pulse.stream.accents.accents import (
     Accent,
     AccentError,
@@ -107,15 +106,6 @@ def test_what_is_refused(text: str, reported: str) -> None:
 def test_json_that_is_refused(value: Any, reported: str) -> None:
     with pytest.raises(AccentError, match=reported):
         control_from_json(value)
-
-
-def test_accents_stand_before_the_data_of_their_position() -> None:
-    elements = [Insertion(position=1, new={}), accent("[[true, add(p)]]"), Insertion(position=0, new={})]
-    assert [type(e).__name__ for e in sorted(elements, key=lambda e: e.order)] == [
-        "Accent",
-        "Insertion",
-        "Insertion",
-    ]
 
 
 def test_weighted_alterations_move_sums() -> None:
