@@ -116,8 +116,5 @@ def renumbered(segments: SegmentBatch) -> SegmentBatch:
     same = np.zeros(len(segments), dtype=bool)
     same[1:] = (key[1:] == key[:-1]) & (t[1:] == t[:-1])
     first = np.maximum.accumulate(np.where(same, 0, np.arange(len(segments))))
-    lo = pa.array((np.arange(len(segments)) - first) * APART)
-    batch = segments.to_arrow()
-    for name in ("lo", "hi"):
-        batch = batch.set_column(batch.schema.get_field_index(name), name, lo)
-    return SegmentBatch(batch, segments.schema)
+    lo = (np.arange(len(segments)) - first) * APART
+    return segments.with_columns(lo=lo, hi=lo)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.arrow_types import REF
 from pulse.core.bounds import Absolute
 from pulse.core.instants import floor_microsecond
 from pulse.core.keys import key_ranks
@@ -332,22 +333,19 @@ class _Visits:
         length = np.where(ended, self._apart(self.hole[final]), 0)
         held = self.holds[visit]
         touches = np.where(ended, (held | (hole == newest)) & (length == 0), self.touches[visit])
-        table = pa.Table.from_batches([self.batch.take(self.last[visit]).to_arrow()])
         own, begun = self.own[self.last[visit]], np.where(self.unbroken[visit, None], self.begin[visit], 0.0)
         weight = self.own_weights[visit] + np.where(self.unbroken[visit, None], self.weight[visit], 0.0)
         delta = np.where(held[:, None], self.handed[visit], own + begun)
         weight = np.where(held[:, None], self.handed_weight[visit], weight)
+        later = np.maximum(hole + length, newest) - newest
+        apart = (self._apart(self.last[visit]) - later) / 1e6
+        columns = {"ref": pa.array(newest + later).cast(REF), "lo": apart, "hi": apart}
         for a, name in enumerate(self.spec.schema.modelled_names):
             for column, values in ((f"{name}_drift", delta), (f"{name}_err", weight)):
-                column_values = pa.array(np.where(is_open | touches, values[:, a], 0.0))
-                table = table.set_column(table.schema.get_field_index(column), column, column_values)
-        later = np.maximum(hole + length, newest) - newest
-        ref = pa.array(newest + later).cast(pa.timestamp("us"))
-        apart = pa.array((self._apart(self.last[visit]) - later) / 1e6)
-        for column, column_values in (("ref", ref), ("lo", apart), ("hi", apart)):
-            table = table.set_column(table.schema.get_field_index(column), column, column_values)
+                columns[column] = np.where(is_open | touches, values[:, a], 0.0)
+        ends = self.batch.take(self.last[visit]).with_columns(**columns)
         part = np.where(is_open, LAST, np.where(touches, TOUCHING, LAST_APART))
-        return table.append_column(PART, pa.array(part, pa.int8()))
+        return pa.Table.from_batches([ends.to_arrow()]).append_column(PART, pa.array(part, pa.int8()))
 
     def segments(self) -> tuple[SegmentBatch, Any]:
         """Return the units' segments and the joints by key and time, and a mask of the points that end a key.
@@ -361,18 +359,17 @@ class _Visits:
         rows = np.append(rows, np.arange(len(self.batch), len(whole)))
         keys = np.concatenate([self.key[visit], *self.joint_keys])
         order, closing = at_rest(Ranges(keys, whole.ref[rows], whole.lo[rows], whole.hi[rows]))
-        table = whole.take(rows[order]).to_arrow()
+        batch = whole.take(rows[order])
         inherited = np.abs(self.begin) + ROUNDING * self.weight
         begun = np.zeros((len(rows), self.begin.shape[1]))
         begun[: len(visit)] = np.where(self.in_first_run[kept, None], inherited[visit], 0.0)
         if begun.any():
             begun = begun[order]
             for a, name in enumerate(self.spec.schema.modelled_names):
-                at = table.schema.get_field_index(f"{name}_drift")
-                drift = np.ma.filled(SegmentBatch(table, self.batch.schema).drift(name), np.nan) + begun[:, a]
-                table = table.set_column(at, f"{name}_drift", pa.array(drift, mask=~np.isfinite(drift)))
-                self.missed += _exceeding(SegmentBatch(table, self.batch.schema), self.spec, a, begun[:, a])
-        return SegmentBatch(table, self.batch.schema), closing
+                drift = np.ma.filled(batch.drift(name), np.nan) + begun[:, a]
+                batch = batch.with_columns(**{f"{name}_drift": pa.array(drift, mask=~np.isfinite(drift))})
+                self.missed += _exceeding(batch, self.spec, a, begun[:, a])
+        return batch, closing
 
     def _replaced(self) -> Any:
         """Mark points that end a visit that continues and, for linear truths, a lone first tuple at which a joint arrives."""

@@ -185,8 +185,7 @@ def _rows(
         models={name: v[a, rows].reshape(-1, 1) for a, name in enumerate(schema.modelled_names)},
         err={name: weight[:, a] for a, name in enumerate(schema.modelled_names)},
         drift=dict.fromkeys(schema.modelled_names, 0.0),
-    ).to_arrow()
-    for a, name in enumerate(schema.modelled_names):  # signed, unlike a segment's drift
-        column = batch.schema.get_field_index(f"{name}_drift")
-        batch = batch.set_column(column, batch.schema.field(column), pa.array(delta[:, a]))
-    return pa.Table.from_batches([batch])
+    )
+    # Signed, unlike a segment's drift.
+    signed = {f"{name}_drift": delta[:, a] for a, name in enumerate(schema.modelled_names)}
+    return pa.Table.from_batches([batch.with_columns(**signed).to_arrow()])

@@ -287,8 +287,6 @@ class Refit:
         return Refitted(
             old,
             new,
-            self._closing(old, self.corrected.before),
-            self._closing(new, self.corrected.after),
             applied,
             absorbed,
             log,
@@ -331,15 +329,6 @@ class Refit:
             ((old >= 0) & flags[old]) | ((new >= 0) & flags[new]) if len(flags) else np.zeros(len(old), bool)
         )
 
-    def _closing(self, batch: SegmentBatch, rows: IntArray) -> BoolArray:
-        """Mark the segments that are points at their key's newest tuple."""
-        key = key_codes(
-            [batch.column(name) for name in self.spec.schema.key_names], len(batch), self.corrected
-        )
-        newest = np.full(int(self.corrected.key.max(initial=-1)) + 1, EARLIEST)
-        np.maximum.at(newest, self.corrected.key[rows], self.corrected.time[rows])
-        return batch.is_point & (newest[key] == batch.ref) if len(batch) else np.zeros(0, dtype=bool)
-
 
 def _inside(key: IntArray, time: IntArray, keys: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
     """Return which instants lie in one of the ranges, given by key and time and overlapping by at most a microsecond."""
@@ -363,24 +352,20 @@ def _left_over(held: SegmentIndex, pairs: Pairs) -> SegmentBatch:
     lo = np.concatenate([before, pairs.hi[last]])
     hi = np.concatenate([pairs.lo, ranges.hi[segment[last]]])
     keep = hi - lo > held.tolerance[row]
-    batch = ranges.take(row[keep]).to_arrow()
-    for name, column in (("lo", lo[keep]), ("hi", hi[keep])):
-        batch = batch.set_column(batch.schema.get_field_index(name), name, pa.array(column))
-    return SegmentBatch(batch, ranges.schema)
+    return ranges.take(row[keep]).with_columns(lo=lo[keep], hi=hi[keep])
 
 
 def _inheriting(batch: SegmentBatch, ranges: SegmentBatch, before: IntArray) -> SegmentBatch:
     """Add to each segment's drift that of the range ending where it begins; ``before``: rows of ranges, or -1."""
-    out = batch.to_arrow()
+    out: dict[str, pa.Array] = {}
     for name, truth in batch.schema.modelled:
         if truth == "samples" or not len(ranges):
             continue
         drift, own = ranges.drift(name), batch.drift(name)
         handed = np.where(before >= 0, drift.filled(0.0)[before], 0.0)
         unknown = np.ma.getmaskarray(own) | ((before >= 0) & np.ma.getmaskarray(drift)[before])
-        at = out.schema.get_field_index(f"{name}_drift")
-        out = out.set_column(at, out.schema.field(at), pa.array(own.filled(0.0) + handed, mask=unknown))
-    return SegmentBatch(out, batch.schema)
+        out[f"{name}_drift"] = pa.array(own.filled(0.0) + handed, mask=unknown)
+    return batch.with_columns(**out)
 
 
 def _lossless(spec: FitSpec) -> FitSpec:

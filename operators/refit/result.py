@@ -38,15 +38,12 @@ class RevisionCounts:
 class Refitted:
     """The outcome of a refit: ``old`` segments are withdrawn, ``new`` ones inserted; ``log`` holds the applied revisions.
 
-    ``applied`` and ``absorbed`` are per element. ``closing_old`` and ``closing_new`` mark the points that end a key. ``ends``:
-    rows of keys' ends (:mod:`pulse.operators.fit.key_boundaries`) that replace those of the same key; ``ended``: keys that no
-    longer have one.
+    ``applied`` and ``absorbed`` are per element. ``ends``: rows of keys' ends (:mod:`pulse.operators.fit.key_boundaries`) that
+    replace those of the same key; ``ended``: keys that no longer have one.
     """
 
     old: SegmentBatch
     new: SegmentBatch
-    closing_old: BoolArray
-    closing_new: BoolArray
     applied: BoolArray
     absorbed: BoolArray
     log: Revisions
@@ -63,11 +60,8 @@ def without_drift(segments: SegmentBatch, spec: FitSpec) -> SegmentBatch:
     """
     if patches(spec):
         return segments
-    batch = segments.to_arrow()
-    for name in spec.schema.modelled_names:
-        at = batch.schema.get_field_index(f"{name}_drift")
-        batch = batch.set_column(at, batch.schema.field(at), pa.nulls(len(segments), pa.float64()))
-    return SegmentBatch(batch, segments.schema)
+    unknown = pa.nulls(len(segments), pa.float64())
+    return segments.with_columns(**{f"{name}_drift": unknown for name in spec.schema.modelled_names})
 
 
 def patches(spec: FitSpec) -> bool:

@@ -353,7 +353,7 @@ class SegmentBatch:
         if begin is not None and stop is not None and stop < begin:
             raise ReversedRangeError(f"restrict: the end {end} lies before the start {start}; swap them")
         keep, lo, hi = narrow(self.ranges, begin, stop)
-        return self._with_ranges(lo, hi).filter(keep)
+        return self.with_columns(lo=lo, hi=hi).filter(keep)
 
     def apply_updates(self) -> SegmentBatch:
         """Apply the rows as updates in order of arrival and return the table at rest (semantics 1.4)."""
@@ -362,7 +362,7 @@ class SegmentBatch:
                 "apply_updates: revisions are not updates (semantics 7.1); apply the changelog first"
             )
         keep, hi = truncate_overlaps(self.ranges)
-        return self._with_ranges(self.lo, hi).filter(keep)
+        return self.with_columns(hi=hi).filter(keep)
 
     # -- used -----------------------------------------------------------------------------------------------
 
@@ -394,6 +394,15 @@ class SegmentBatch:
         arrays = [column(given[field.name], field, len(self)) for field in wanted]
         batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
         validate(batch, self.schema, at_rest=False)
+        return SegmentBatch(batch, self.schema)
+
+    def with_columns(self, **columns: Any) -> SegmentBatch:
+        """Return the batch with these of its columns replaced, unchecked."""
+        batch = self._batch
+        for name, values in columns.items():
+            at = batch.schema.get_field_index(name)
+            column = values if isinstance(values, pa.Array) else pa.array(values)
+            batch = batch.set_column(at, batch.schema.field(at), column)
         return SegmentBatch(batch, self.schema)
 
     # -- plumbing -------------------------------------------------------------------------------------------
@@ -428,12 +437,6 @@ class SegmentBatch:
     def _modelled(self, attribute: str) -> pa.ListArray:
         self.schema.truth(attribute)  # raises an error that lists the modelled attributes
         return self._batch.column(attribute)
-
-    def _with_ranges(self, lo: FloatArray, hi: FloatArray) -> SegmentBatch:
-        batch = self._batch
-        for name, values in (("lo", lo), ("hi", hi)):
-            batch = batch.set_column(batch.schema.get_field_index(name), name, pa.array(values))
-        return SegmentBatch(batch, self.schema)
 
     @staticmethod
     def _at_rest(batch: SegmentBatch) -> SegmentBatch:
