@@ -114,12 +114,63 @@ class Sessions(TimeSet):
 
     def ranges(self, begin: int, end: int) -> TimeRanges:
         with _LOADING:
-            bounds = _sessions(self.code, _year(begin), _year(end))
+            bounds = _sessions(self.code, _year(begin), _year(end)).trading
         meets = (bounds[:, 1] >= begin) & (bounds[:, 0] <= end)
         return TimeRanges(bounds[meets], np.ones(int(meets.sum()), bool))
 
     def __str__(self) -> str:
         return f"session {self.code}"
+
+
+LONGEST_PERIOD = 2 * DAY
+"""The length in microseconds that no period exceeds: a day with clocks put back is longer than 24 hours."""
+
+
+@dataclass(frozen=True)
+class Periods:
+    """Periods of a calendar that are aggregated, disjoint and ascending."""
+
+    def whole(self, begin: int, end: int) -> IntArray:
+        """Return opening and closing time of all periods that meet ``[begin, end]``, (n, 2)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class EachSession(Periods):
+    """The sessions of an exchange, from opening to closing, with their breaks."""
+
+    code: str
+
+    def whole(self, begin: int, end: int) -> IntArray:
+        with _LOADING:
+            schedule = _sessions(self.code, _year(begin - DAY), _year(end + DAY)).whole
+        return _meeting(schedule, begin, end)
+
+    def __str__(self) -> str:
+        return f"each session of {self.code}"
+
+
+@dataclass(frozen=True)
+class EachDay(Periods):
+    """The days of a zone, from midnight to midnight by its clock."""
+
+    zone: str
+
+    def whole(self, begin: int, end: int) -> IntArray:
+        days = [
+            Weekdays(self.zone, days).ranges(begin - 2 * DAY, end + 2 * DAY).bounds
+            for days in ((1, 3, 5), (2, 4, 6), (7,))
+        ]
+        bounds = np.concatenate(days)
+        return _meeting(bounds[np.argsort(bounds[:, 0])], begin, end)
+
+    def __str__(self) -> str:
+        return f"each day in {self.zone}"
+
+
+def _meeting(bounds: IntArray, begin: int, end: int) -> IntArray:
+    meets = (bounds[:, 1] > begin) & (bounds[:, 0] <= end)
+    return bounds[meets]
 
 
 def _by_clock(zone: str, begin: int, end: int, of_day: Any, closed: bool) -> TimeRanges:
@@ -192,9 +243,16 @@ def _instant(at: int) -> datetime:
         ) from None
 
 
+class _Schedule(NamedTuple):
+    """Opening and closing times, (n, 2): of sessions, and of the trading hours in them, without breaks."""
+
+    whole: IntArray
+    trading: IntArray
+
+
 @lru_cache(maxsize=32)
-def _sessions(code: str, first: int, last: int) -> IntArray:
-    """Return opening and closing times from one year to another, (n, 2), a session with a break as two ranges."""
+def _sessions(code: str, first: int, last: int) -> _Schedule:
+    """Return the sessions from one year to another."""
     import exchange_calendars
     import pandas as pd
     from exchange_calendars import errors
@@ -221,8 +279,9 @@ def _sessions(code: str, first: int, last: int) -> IntArray:
         np.stack((columns["open"][~whole], columns["break_start"][~whole]), axis=1),
         np.stack((columns["break_end"][~whole], columns["close"][~whole]), axis=1),
     ]
-    bounds = np.concatenate(parts)
-    return bounds[np.argsort(bounds[:, 0], kind="stable")]
+    trading = np.concatenate(parts)
+    sessions = np.stack((columns["open"], columns["close"]), axis=1)
+    return _Schedule(sessions, trading[np.argsort(trading[:, 0], kind="stable")])
 
 
 def session_codes() -> list[str]:

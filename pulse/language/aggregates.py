@@ -12,17 +12,19 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from pulse.core.calendar import Periods
 from pulse.core.expression import Column, Expression
 from pulse.core.schema import Role
 from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
 from pulse.language.outputs import readable_name
-from pulse.language.scope import Attribute, Scope
+from pulse.language.scope import Attribute, Scope, WindowExtent
 from pulse.operators.across.across import Across
 from pulse.operators.across.functions import EACH, OVER_RANGES, OVER_TUPLES
-from pulse.operators.node import Duration, Node
+from pulse.operators.node import Node
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.project import Project
+from pulse.operators.windows.calendar_window import OVER_PERIODS, CalendarWindow
 from pulse.operators.windows.functions import OVER_RANGES as WINDOW_FUNCTIONS
 from pulse.operators.windows.functions import OVER_TUPLES as WINDOW_FUNCTIONS_OF_TUPLES
 from pulse.operators.windows.window import Window
@@ -43,7 +45,7 @@ def is_grouped(select: exp.Select) -> bool:
 
 
 def bind_aggregates(
-    select: exp.Select, node: Node, scope: Scope, window: tuple[Duration, Duration] | None
+    select: exp.Select, node: Node, scope: Scope, window: WindowExtent | None
 ) -> tuple[Node, Binder]:
     """Return the plan of all aggregates, and the binder for expressions over them."""
     found = _calls(select)
@@ -57,6 +59,7 @@ def bind_aggregates(
     for call in found:
         _check_count(call, scope, node)
         _check_over_tuples(call, node)
+        _check_periods(call, window)
     calls = _bound_calls(found, scope, node)
     base, names = _arguments(node, calls)
     labels = node.equal_keys()
@@ -170,6 +173,15 @@ def _check_count(call: exp.Anonymous, scope: Scope, node: Node) -> None:
         Binder(scope, "another aggregate").aggregate(call)
 
 
+def _check_periods(call: exp.Anonymous, window: WindowExtent | None) -> None:
+    """Check that a function aggregates over periods of a calendar, if these are the window."""
+    if isinstance(window, Periods) and str(call.this) not in (*OVER_PERIODS, "count"):
+        raise wrong(
+            f"{call.this} is of a sliding window, [size …]; over {window} there are {', '.join(OVER_PERIODS)}",
+            call,
+        )
+
+
 def _check_across(calls: list[exp.Anonymous], scope: Scope, functions: Collection[str]) -> None:
     """Check that each function aggregates across keys at an instant."""
     for call in calls:
@@ -208,12 +220,14 @@ def _aggregated(
     arguments: list[str],
     call: Call,
     across: tuple[str, ...] | None,
-    window: tuple[Duration, Duration] | None,
+    window: WindowExtent | None,
 ) -> Node:
     if across is not None:
         # The tuples of all keys are aggregated at once: results of windows over some of them cannot be merged.
         function = EACH if window is not None and base.columns.points else call.function
         base, arguments = Across(base, function, arguments[0], call.output, across), [call.output]
+    if isinstance(window, Periods):
+        return CalendarWindow.of(base, call.function, arguments[0], call.output, window)
     if window is not None:
         base = Window(base, call.function, arguments[0], call.output, *window, *arguments[1:])
     return base

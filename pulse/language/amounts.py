@@ -66,14 +66,39 @@ class Amounts(Terms):
     def _window(self) -> StreamWindow:
         start = self._start()
         self._advance()
+        if self.take_word("EACH"):
+            made = self._periods()
+            self.expect(TokenType.R_BRACKET, "]", "to close the window [each …]")
+            return self.since(made, start)
         if not self.take_word("SIZE"):
-            raise self.error(f"expected size, got {self.here()}: a window reads [size 10 advance 2]")
+            raise self.error(
+                f"expected size or each, got {self.here()}: a window reads [size 10 advance 2], [each session 'XNYS'] or "
+                "[each day in 'America/New_York']"
+            )
         made = StreamWindow(size=self._duration("after SIZE"))
         self._match(TokenType.COMMA)
         if self.take_word("ADVANCE"):
             made.set("advance", self._duration("after ADVANCE"))
         self.expect(TokenType.R_BRACKET, "]", "to close the window [size … advance …]")
         return self.since(made, start)
+
+    def _periods(self) -> StreamWindow:
+        """Parse ``SESSION 'code'`` or ``DAY [IN 'zone']``."""
+        if self.take_word("SESSION"):
+            return StreamWindow(
+                session=self._quoted("the code of an exchange, such as 'XNYS', after EACH SESSION")
+            )
+        if not self.take_word("DAY"):
+            raise self.error(f"expected session or day after EACH, got {self.here()}")
+        if not self.take_word("IN"):
+            return StreamWindow(day=exp.Literal(this="UTC", is_string=True))
+        return StreamWindow(day=self._quoted("a time zone, such as 'America/New_York', after EACH DAY IN"))
+
+    def _quoted(self, what: str) -> exp.Expr:
+        start = self._start()
+        if not self._match(TokenType.STRING):
+            raise self.error(f"expected {what}, got {self.here()}")
+        return self.since(exp.Literal(this=self._prev.text, is_string=True), start)
 
     def _errors(self) -> list[ErrorWithin]:
         errors: list[ErrorWithin] = []

@@ -74,11 +74,16 @@ def arguments_of(call: exp.Anonymous) -> tuple[exp.Expr, str]:
 
 def in_session(time: Column, node: exp.Expr) -> Expression:
     """Bind ``t in session 'code'``."""
+    return Comparison("=", time, Sessions(session_code(node)))
+
+
+def session_code(node: exp.Expr) -> str:
+    """Return the code of an exchange that has a calendar."""
     code = str(node.this)
     codes = session_codes()
     if code not in codes:
         raise wrong(f"there is no calendar of an exchange '{code}'; {known(code, codes)}", node)
-    return Comparison("=", time, Sessions(code))
+    return code
 
 
 def zone_of(node: exp.Expr) -> str:

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
+from pulse.core.calendar import Periods
 from pulse.core.columns import Columns
 from pulse.core.expression import Expression, Parameter
 from pulse.core.schema import Role
 from pulse.language.errors import known, wrong
 from pulse.operators.node import Duration, Node
+
+WindowExtent = tuple[Duration, Duration] | Periods
+"""Size and advance of a sliding window, or the periods of a calendar."""
 
 MAX_SOURCES = 256
 """The maximum number of streams and subqueries in one query, counting those of named queries at each use."""
@@ -58,7 +62,7 @@ class Bound:
     alias: str
     node: Node
     attributes: tuple[Attribute, ...]
-    window: tuple[Duration, Duration] | None = None
+    window: WindowExtent | None = None
 
     def find(self, name: str) -> Attribute | None:
         """Return the attribute of this name."""

@@ -7,15 +7,17 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from pulse.core.calendar import EachDay, EachSession
 from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
+from pulse.language.calendar import session_code, zone_of
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
 from pulse.language.lags import with_lags
 from pulse.language.literals import duration, moment
 from pulse.language.models import bind_models
-from pulse.language.scope import MAX_SOURCES, Attribute, Bound, Context, Scope, attributes_of
+from pulse.language.scope import MAX_SOURCES, Attribute, Bound, Context, Scope, WindowExtent, attributes_of
 from pulse.language.syntax import SourceClause, StreamWindow
-from pulse.operators.node import Duration, Node
+from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.scan import Scan, as_of
@@ -114,7 +116,11 @@ def _scanned(scan: Scan) -> tuple[Attribute, ...]:
     return attributes_of(columns, scan.alias, names)
 
 
-def _window(node: StreamWindow) -> tuple[Duration, Duration]:
+def _window(node: StreamWindow) -> WindowExtent:
+    if node.args.get("session") is not None:
+        return EachSession(session_code(node.args["session"]))
+    if node.args.get("day") is not None:
+        return EachDay(zone_of(node.args["day"]))
     size = duration(node.args["size"])
     advance = node.args.get("advance")
     return size, size if advance is None else duration(advance)
@@ -167,7 +173,7 @@ def _key_pairs(
     return pairs, rest
 
 
-def shared_window(select: exp.Select, scope: Scope) -> tuple[Duration, Duration] | None:
+def shared_window(select: exp.Select, scope: Scope) -> WindowExtent | None:
     """Return the window of an aggregate: that of the sources, which must agree."""
     windows = list(dict.fromkeys(source.window for source in scope.sources if source.window is not None))
     if len(windows) > 1:

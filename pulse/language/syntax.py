@@ -11,9 +11,9 @@ from sqlglot import exp
 
 
 class StreamWindow(exp.Expression):
-    """``[size 10 advance 2]``; sizes are :class:`Amount` or placeholders."""
+    """``[size 10 advance 2]``, whose sizes are :class:`Amount` or placeholders; or ``[each session 'XNYS']``, ``[each day]``."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"size": True, "advance": False}
+    arg_types: ClassVar[dict[str, bool]] = {"size": False, "advance": False, "session": False, "day": False}
 
 
 class Amount(exp.Expression):

@@ -149,6 +149,10 @@ class Answer(LazyTable):
         shown = found if row is None else found.slice(row % max(found.num_rows, 1), 1)
         return plot_lineage(shown, behind, modelled=self.query.plan.columns.modelled, **options)
 
+    @property
+    def _has_rate(self) -> bool:
+        return super()._has_rate or self.query.plan.columns.points
+
     def _described(self) -> str:
         if self.query.plan.columns.points:
             rate = "tuples at their own instants"
