@@ -16,40 +16,22 @@ from pulse._version import VERSION as __version__
 from pulse.core.lazy_exports import on_demand
 
 if TYPE_CHECKING:
-    from pulse.core.bounds import ErrorBound
-    from pulse.core.errors import PulseError, SessionError
-    from pulse.core.schema import StreamSchema
-    from pulse.core.segment.batch import SegmentBatch
-    from pulse.datasets.generators.generate import generate
-    from pulse.operators.output.apply_changes import apply_changes
-    from pulse.plan.explain import Explanation
-    from pulse.runtime.accents.query_units import QueryAbortedError
-    from pulse.runtime.jobs.run import JobBatch, JobRun
-    from pulse.runtime.results.answer import Answer
-    from pulse.runtime.results.answer_diff import RevisedAnswer
-    from pulse.runtime.sweep.driver import Sweep
-    from pulse.session import Session
-    from pulse.store.model import Model
-
-__all__ = [
-    "Answer",
-    "ErrorBound",
-    "Explanation",
-    "JobBatch",
-    "JobRun",
-    "Model",
-    "PulseError",
-    "QueryAbortedError",
-    "RevisedAnswer",
-    "SegmentBatch",
-    "Session",
-    "SessionError",
-    "StreamSchema",
-    "Sweep",
-    "__version__",
-    "apply_changes",
-    "generate",
-]
+    from pulse.core.bounds import ErrorBound as ErrorBound
+    from pulse.core.errors import PulseError as PulseError
+    from pulse.core.errors import SessionError as SessionError
+    from pulse.core.schema import StreamSchema as StreamSchema
+    from pulse.core.segment.batch import SegmentBatch as SegmentBatch
+    from pulse.datasets.generators.generate import generate as generate
+    from pulse.operators.output.apply_changes import apply_changes as apply_changes
+    from pulse.plan.explain import Explanation as Explanation
+    from pulse.runtime.accents.query_units import QueryAbortedError as QueryAbortedError
+    from pulse.runtime.jobs.run import JobBatch as JobBatch
+    from pulse.runtime.jobs.run import JobRun as JobRun
+    from pulse.runtime.results.answer import Answer as Answer
+    from pulse.runtime.results.answer_diff import RevisedAnswer as RevisedAnswer
+    from pulse.runtime.sweep.driver import Sweep as Sweep
+    from pulse.session import Session as Session
+    from pulse.store.model import Model as Model
 
 _HOMES = {
     "Answer": "pulse.runtime.results.answer",
@@ -70,7 +52,7 @@ _HOMES = {
     "generate": "pulse.datasets.generators.generate",
 }
 
-
+__all__ = ["__version__", *_HOMES]
 __getattr__ = on_demand(__name__, _HOMES)
 
 

@@ -23,7 +23,6 @@ from pulse.core.arrays import IntArray
 from pulse.core.arrow_types import decoded
 from pulse.core.components import connected
 from pulse.core.keys import ranks_of_rows, texts_of_rows
-from pulse.core.segment.batch import SegmentBatch
 from pulse.store.manifest import PartFile
 from pulse.store.parquet_io import check_columns, open_parquet, read_parquet
 from pulse.store.versions.layers import OWN, Overlay, in_order
@@ -191,10 +190,3 @@ def _connected(files: list[PartFile], keys: list[set[str]]) -> list[list[PartFil
     a, b = np.array(shared, np.int64).reshape(-1, 2).T
     sets = connected(a, b, len(files))
     return [[files[i] for i in np.flatnonzero(sets == one)] for one in np.unique(sets)]
-
-
-def own_lineage(model: Model, unit: ReadUnit) -> tuple[pa.Table, pa.ListArray]:
-    """Return the unit's segments with all columns, each as the only entry of its lineage."""
-    table = read_unit(model, unit, model.schema.arrow_schema().names)
-    batch = SegmentBatch.from_arrow(table, model.schema, check=False)
-    return table, batch.own_lineage()

@@ -36,7 +36,7 @@ from pulse.operators.relational.scan import Scan
 from pulse.runtime.accents.query_units import InputUnits
 from pulse.store.model import Model
 from pulse.store.model_ref import ModelRef
-from pulse.store.read_units import ReadUnit, own_lineage, read_unit
+from pulse.store.read_units import ReadUnit, read_unit
 
 CACHE_BYTES = 1 << 30
 """Size of the cache of decoded models, per process."""
@@ -126,18 +126,17 @@ def read(reading: Reading, unit: ReadUnit, keys: Expression = TRUE) -> Relation:
     """Read the unit's segments, with attributes under the stream's own names; only keys for which ``keys`` holds."""
     model = reading.stored.open()
     if keys != TRUE:
-        return _relation(_filtered(model, unit, reading, keys), model, reading)
+        return _relation(model, unit, reading, keys)
     key = (str(model.path.absolute()), model.stamp, unit, reading)
     found = cache.get(key)
     if found is None:
-        found = _relation(None, model, reading, unit)
+        found = _relation(model, unit, reading)
         cache.put(key, found, kind=(key[0], key[1], reading))
     return found
 
 
-def _relation(
-    table: pa.Table | None, model: Model, reading: Reading, unit: ReadUnit | None = None
-) -> Relation:
+def _relation(model: Model, unit: ReadUnit, reading: Reading, keys: Expression = TRUE) -> Relation:
+    """Read the segments of all or some keys; row groups without them are skipped."""
     stored = Columns.of(model.schema)
     columns = Columns(
         stored.key,
@@ -146,35 +145,17 @@ def _relation(
         stored.time,
         stored.points,
     )
-    causes = None
+    names = [name for name in columns.segment_schema().names if name != "certainty"]
+    every = (
+        model.schema.arrow_schema().names if reading.lineage else names
+    )  # a segment's id is of all its columns
+    wanted = None if keys == TRUE else _Filters(dict(model.schema.key)).fold(positive(keys))
+    table, causes = read_unit(model, unit, every, wanted), None
     if reading.lineage:
-        if table is None:
-            assert unit is not None
-            table, causes = own_lineage(model, unit)
-        else:
-            causes = SegmentBatch.from_arrow(table, model.schema, check=False).own_lineage()
-        table = table.select(_names(columns))
-    elif table is None:
-        assert unit is not None
-        table = read_unit(model, unit, _names(columns))
+        causes = SegmentBatch.from_arrow(table, model.schema, check=False).own_lineage()
+        table = table.select(names)
     relation = Relation.from_table(table, columns, lineage=causes)
     return relation if reading.input_units is None else reading.input_units.segments(relation)
-
-
-def _names(columns: Columns) -> list[str]:
-    return [name for name in columns.segment_schema().names if name != "certainty"]
-
-
-def _filtered(model: Model, unit: ReadUnit, reading: Reading, keys: Expression) -> pa.Table:
-    """Read the segments of some keys; row groups without them are skipped."""
-    names = model.schema.arrow_schema().names
-    if not reading.lineage:
-        kept = set(reading.attributes) | {
-            f"{a}_{what}" for a in reading.attributes for what in ("err", "drift")
-        }
-        fixed = {*model.schema.key_names, "ref", "lo", "hi"}
-        names = [name for name in names if name in kept or name in fixed]
-    return read_unit(model, unit, names, _Filters(dict(model.schema.key)).fold(positive(keys)))
 
 
 class _Filters(Truth[pc.Expression]):

@@ -177,7 +177,8 @@ def fit_unit(
             rows = job.as_recorded(fitter.take_aside())
             first_late = first_late or _first_late(rows, job)
             aside.write(rows)
-            tuples.write(_as_kept(fitter.take_recorded(), job))
+            recorded = fitter.take_recorded()
+            tuples.write(None if recorded is None else as_tuples(recorded, job.spec.schema))
             if segments is not None and len(segments):
                 yield _part(segments, ordinal, SEGMENTS)
     finally:
@@ -219,10 +220,6 @@ def _coded(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             batch = batch.set_column(place, name, column.dictionary_encode())
     return batch
-
-
-def _as_kept(tuples: pa.Table | None, job: FitJob) -> pa.Table | None:
-    return None if tuples is None else as_tuples(tuples, job.spec.schema)
 
 
 def _part(batch: SegmentBatch, ordinal: int, part: int) -> pa.Table:
