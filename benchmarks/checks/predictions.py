@@ -106,8 +106,8 @@ def held_as_answer(
     running = Prediction(made)
     for batch in batches:
         running.push(batch)
-    assert running.state is not None
-    samples = sample(running.state.results.merged(), every)
+    assert running.view is not None
+    samples = sample(running.view.results.merged(), every)
     table = pa.Table.from_batches([to_tuples(samples, asked.select, possible=True)])
     found = agreement(
         _observed(table, batches), truth, keys=("symbol",), value=value, level=level, slack=slack

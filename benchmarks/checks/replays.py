@@ -81,10 +81,10 @@ def predicted(
     upto = EARLIEST
     for i, batch in enumerate(batches):
         running.push({stream: batch})
-        assert running.state is not None
+        assert running.view is not None
         assert running.now is not None
         since, upto = upto, running.now - (settled if i < len(batches) - 1 else -1)
-        results = clip(running.state.results, since, upto).merged()
+        results = clip(running.view.results, since, upto).merged()
         found.append(to_tuples(sample(results, query.rate), asked.select, possible=True))
         running.advance(upto)
     table = pa.Table.from_batches(found)

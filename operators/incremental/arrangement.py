@@ -275,7 +275,7 @@ class ConnectionPoint:
         data = self._rows.data
         places = hulls.trimmed(self._locate(KeyRanges(code, *hulls.around)), data)
         cuts = hulls.cuts(places, data, code)
-        new = _like(new, self.columns, self._keys_of(code))
+        new = like(new, self.columns, self._keys_of(code))
         if cuts is not None:
             shared = cuts.shared
             new = cuts.pieces(self._rows.take, new, places)
@@ -346,7 +346,7 @@ def _overlapping(stretches: KeyRanges, others: KeyRanges) -> tuple[IntArray, Int
     return np.flatnonzero(found[:, 1] > found[:, 0]), found[:, 0], found[:, 1]
 
 
-def _like(relation: Relation, columns: Columns, keys: tuple[pa.Array, ...]) -> Relation:
+def like(relation: Relation, columns: Columns, keys: tuple[pa.Array, ...]) -> Relation:
     """Give the rows all attributes of ``columns``: missing drift becomes infinite."""
     given = relation.drift
     drift = {

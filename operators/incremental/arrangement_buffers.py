@@ -67,12 +67,12 @@ class KeyBuffers:
         self._limit: IntArray = ends
         self._free = int(ends[-1]) if len(ends) else 0
         self._others = {name: DictEncoder(type_) for name, type_ in relation.columns.unmodelled}
-        self._size = self._free + self._free // 8 + 64
+        self.size = self._free + self._free // 8 + 64  # rows of memory
         given = self.numbers(relation)
         self.data: dict[str, Column] = {}
         places, _ = concat_ranges(np.stack([self.begin, self.stop], axis=1))
         for name, values in given.items():
-            self.data[name] = np.zeros((self._size, *values.shape[1:]), values.dtype)
+            self.data[name] = np.zeros((self.size, *values.shape[1:]), values.dtype)
             self.data[name][places] = values
 
     def numbers(self, relation: Relation) -> dict[str, Column]:
@@ -145,6 +145,36 @@ class KeyBuffers:
             values[first : first + count] = joined
         self.stop[key] += shift
 
+    def assign(self, keys: IntArray, relation: Relation) -> None:
+        """Replace all rows of keys by a group each."""
+        counts = np.diff(relation.offsets)
+        given = self.numbers(relation)
+        self._widen([(given, 0, 0)])
+        longer = np.flatnonzero(self.begin[keys] + counts > self._limit[keys])
+        room = counts[longer] + counts[longer] // 2 + 4
+        ends = self._free + np.cumsum(room)
+        self._grow(int(room.sum()))
+        self.begin[keys[longer]], self._limit[keys[longer]] = ends - room, ends
+        self._free = int(ends[-1]) if len(ends) else self._free
+        self.stop[keys] = self.begin[keys] + counts
+        places, _ = concat_ranges(np.stack([self.begin[keys], self.stop[keys]], axis=1))
+        for name, values in given.items():
+            stored = self.data[name]
+            if values.ndim == 2:
+                stored[places, values.shape[1] :] = 0.0
+                stored[places, : values.shape[1]] = values
+            else:
+                stored[places] = values
+
+    def _grow(self, room: int) -> None:
+        """Make room at the free end."""
+        if self._free + room > self.size:
+            self.size = self._free + room + (self._free + room) // 2
+            for name, values in self.data.items():
+                grown = np.zeros((self.size, *values.shape[1:]), values.dtype)
+                grown[: self._free] = values[: self._free]
+                self.data[name] = grown
+
     def _widen(self, pieces: Sequence[tuple[dict[str, Column] | None, int, int]]) -> None:
         """Widen coefficient columns to the widest of the pieces."""
         for source in (source for source, _, _ in pieces if source is not None):
@@ -157,12 +187,7 @@ class KeyBuffers:
         """Move a key's rows to the free end, with room; return the new ``first`` and ``last``."""
         begin, stop = int(self.begin[key]), int(self.stop[key])
         room = (stop - begin + shift) + (stop - begin + shift) // 2 + 8
-        if self._free + room > self._size:
-            self._size = self._free + room + (self._free + room) // 2
-            for name, values in self.data.items():
-                grown = np.zeros((self._size, *values.shape[1:]), values.dtype)
-                grown[: self._free] = values[: self._free]
-                self.data[name] = grown
+        self._grow(room)
         place = self._free
         for values in self.data.values():
             values[place : place + stop - begin] = values[begin:stop]

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pulse.language import parse
 from pulse.runtime.incremental.continuous_query import ContinuousQuery
+from pulse.runtime.incremental.continuous_view import ContinuousView
 from pulse.runtime.predict.engine import Prediction
 from tests.truth.pieces import SECOND, Long
 
@@ -170,11 +171,12 @@ def _values(found: Comparison, reported: Curves, true: Curves, a: Any, b: Any, t
 
 def able(prediction: Prediction, measure: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
     """The measure over the models that are in force: where the prediction could speak."""
-    assert prediction.state is not None
+    assert prediction.view is not None
     query = parse(measure, prediction.predictor.continuous.columns).bind(dict(parameters or {}))
     standing = ContinuousQuery(query, prediction.predictor.continuous.columns)
-    state, _ = standing.update(standing.start(), prediction.state.streams)
-    return pa.Table.from_batches([state.results.to_segments()])
+    view = ContinuousView(standing)
+    view.update(prediction.view.streams)
+    return pa.Table.from_batches([view.results.to_segments()])
 
 
 CODES = {"possible": 1.0, "likely": 2.0, "certain": 3.0}

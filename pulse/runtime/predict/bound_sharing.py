@@ -16,7 +16,7 @@ from pulse.operators.node import Node
 from pulse.operators.relational.scan import scans
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.continuous_query import ContinuousQueryState
+from pulse.runtime.incremental.continuous_view import ContinuousView
 from pulse.runtime.predict.spec import Predictor
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.inverter import absolute_bounds, invert
@@ -57,7 +57,7 @@ def share_bounds(
 
 def allotments(
     predictor: Predictor,
-    state: ContinuousQueryState,
+    view: ContinuousView,
     before: Mapping[str, Allotment],
     rates: Mapping[str, Allotment],
     updates: Mapping[str, Relation],
@@ -75,12 +75,11 @@ def allotments(
     if evaluation is None or not alone:
         now = since
         if now is None:
-            now = max((int(begins(one).max()) for one in state.streams.values() if len(one)), default=0)
+            now = max((int(begins(one).max()) for one in view.streams.values() if len(one)), default=0)
         inputs: dict[Node, Relation] = {}
         for leaf in dict.fromkeys(scans(query.plan)):
-            relation = state.streams[leaf.stream]
-            chosen = query.of_keys(relation, updates[leaf.stream]) if alone else relation
-            inputs[leaf] = as_scanned(query.recent(chosen, now), leaf)
+            segments = view.segments(leaf.stream, updates[leaf.stream].keys if alone else None)
+            inputs[leaf] = as_scanned(query.recent(segments, now), leaf)
         evaluation = FragmentEvaluation(inputs, possible=query.query.possible)
     found = share_bounds(predictor, evaluation, rates, alone=alone)
     return {

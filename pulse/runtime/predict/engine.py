@@ -23,7 +23,7 @@ from pulse.operators.data.updates import begins
 from pulse.operators.units.key_ends import Drops
 from pulse.runtime.accents.rounding import Shifts
 from pulse.runtime.execution.evaluator import FragmentEvaluation
-from pulse.runtime.incremental.continuous_query import ContinuousQueryState, Solved
+from pulse.runtime.incremental.continuous_view import ContinuousView, Solved
 from pulse.runtime.predict.bound_feedback import Parties, merge_parties, parties, tighten_models
 from pulse.runtime.predict.bound_sharing import allotments, beyond, too_loose
 from pulse.runtime.predict.event_time import newest
@@ -52,8 +52,7 @@ class Prediction(Validation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.state is None:
-            self.state = self.predictor.continuous.start()
+        self.view = self.view or ContinuousView(self.predictor.continuous)
 
     def process(self, batch: MicroBatch, watermark: int | None) -> Emission:
         decoded = batch.decoded
@@ -80,6 +79,8 @@ class Prediction(Validation):
         """
         run = self._validate_within_bounds if self.predictor.bounds else self._validate_and_solve
         accepted, solved = run(tuples, watermark, drops or {}, shifts or {})
+        assert self.view is not None
+        self.view.commit()
         self.now = newest(tuples, self.predictor, self.now)
         emission = emission_of(self.predictor, accepted, solved)
         self.tally.add(emission.tally)
@@ -91,27 +92,24 @@ class Prediction(Validation):
         watermark: int | None,
         drops: Mapping[str, Drops],
         shifts: Shifts,
-        state: ContinuousQueryState | None = None,
         first: Mapping[str, Relation] | None = None,
     ) -> tuple[dict[str, AcceptedTuples], Solved]:
-        """Validate tuples and solve their changes, on this state of results and after these segments if given."""
+        """Validate tuples and solve their changes, which are pending, after these segments if given."""
         accepted = self.validate(tuples, watermark, drops, shifts, first)
-        before = self.state if state is None else state
-        assert before is not None
-        self.state, solved = solve(self.predictor.continuous, before, accepted)
-        return accepted, solved
+        assert self.view is not None
+        return accepted, solve(self.view, accepted)
 
     def _validate_within_bounds(
         self, tuples: Tuples, watermark: int | None, drops: Mapping[str, Drops], shifts: Shifts
     ) -> tuple[dict[str, AcceptedTuples], Solved]:
         """Validate and solve, again with the allotted bounds as long as they are tighter than those validated against."""
-        query, state = self.predictor.continuous, self.state
+        query = self.predictor.continuous
         states = {stream: _copied(one.state) for stream, one in self.validators.items()}
         past = {stream: one.copied() for stream, one in self.histories.items()}
         asked: Parties = {}
         segments: dict[str, Relation] = {}
         for attempt in range(ATTEMPTS):
-            accepted, solved = self._validate_and_solve(tuples, watermark, drops, shifts, state, segments)
+            accepted, solved = self._validate_and_solve(tuples, watermark, drops, shifts, segments)
             updates = updates_of(accepted)
             if not any(map(len, updates.values())):
                 break
@@ -134,18 +132,18 @@ class Prediction(Validation):
         return accepted, solved
 
     def advance(self, watermark: int, drops: Mapping[str, Drops] | None = None) -> None:
-        assert self.state is not None
+        assert self.view is not None
         super().advance(watermark, drops)
         oldest = watermark - kept_behind(self.predictor)
         # In a query on one stream a silent key retains only its own newest segments; where keys meet, those of all keys.
         alone = self.predictor.continuous.alone
         lagging = {stream: one.lagging(oldest, silent=alone) for stream, one in self.validators.items()}
-        self.state = self.predictor.continuous.advance(self.state, oldest, lagging)
+        self.view.advance(oldest, lagging)
 
     def results(self) -> pa.Table:
         """The current results, as far ahead as the models extend."""
-        assert self.state is not None
-        table = pa.Table.from_batches([self.state.results.to_segments()])
+        assert self.view is not None
+        table = pa.Table.from_batches([self.view.results.to_segments()])
         return table.select(self.predictor.continuous.output.segment_schema().names)
 
     # -- bound feedback -------------------------------------------------------------------------------------
@@ -157,12 +155,12 @@ class Prediction(Validation):
         since: int | None = None,
     ) -> None:
         """Share the query's bounds and allot them to the validators."""
-        assert self.state is not None
+        assert self.view is not None
         rates = {}
         for stream, validator in self.validators.items():
             found = validator.volatility()
             rates[stream] = Allotment(stream, validator.keys, found, dict.fromkeys(found, 0.0))
-        new = allotments(self.predictor, self.state, self.allotted, rates, updates, evaluation, since)
+        new = allotments(self.predictor, self.view, self.allotted, rates, updates, evaluation, since)
         self.allotted |= new
         for stream, one in new.items():
             self.validators[stream].allot(one)

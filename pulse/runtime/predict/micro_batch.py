@@ -22,7 +22,7 @@ from pulse.core.encoding.codec import refused
 from pulse.operators.data.relation import Relation
 from pulse.operators.units.key_ends import Drops
 from pulse.runtime.accents.follower import AccentSnapshot, DecodedBatch, Follower
-from pulse.runtime.incremental.continuous_query import ContinuousQueryState, Solved
+from pulse.runtime.incremental.continuous_view import ContinuousView, Solved
 from pulse.runtime.predict.bound_sharing import beyond
 from pulse.runtime.predict.event_time import newest
 from pulse.runtime.predict.spec import Predictor
@@ -67,7 +67,7 @@ class Part(ABC):
     now: int | None = None
     validators: dict[str, Validator] = field(default_factory=dict)
     histories: dict[str, History] = field(default_factory=dict)
-    state: ContinuousQueryState | None = None
+    view: ContinuousView | None = None
 
     @abstractmethod
     def process(self, batch: MicroBatch, watermark: int | None) -> Emission:
@@ -79,7 +79,10 @@ class Part(ABC):
 
     def snapshot(self, accents: AccentSnapshot | None = None) -> StageState:
         """The state as data."""
-        kept = {one.name: getattr(self, one.name) for one in fields(self.saved_as) if one.name != "accents"}
+        names = {one.name for one in fields(self.saved_as)} - {"accents", "state"}
+        kept = {name: getattr(self, name) for name in names}
+        if self.view is not None:
+            kept["state"] = self.view.state
         if "validators" in kept:
             kept["validators"] = {stream: one.state for stream, one in self.validators.items()}
             kept["histories"] = {stream: one.snapshot for stream, one in self.histories.items()}
@@ -92,6 +95,8 @@ class Part(ABC):
             value = getattr(saved, one.name)
             if one.name in ("validators", "histories"):
                 self._restore_streams(one.name, value)
+            elif one.name == "state":
+                self.view = ContinuousView(self.predictor.continuous, value)
             elif one.name != "accents":
                 setattr(self, one.name, value)
 
@@ -158,7 +163,7 @@ class Place:
         """Process a batch and emit its outcome; ``emit`` is called before the state of closed keys and old accents is freed."""
         part, follower = self.part, self.follower
         watermark = None if batch.now is None else follower.watermark(batch.now, self.lateness)
-        held = None if part.state is None else part.state.results
+        held = part.view.results if part.view is not None and part.predictor.accent_options else None
         emission = self._in_output_units(part.process(batch, watermark), batch.decoded, held)
         part.now = batch.now
         if watermark is not None:
@@ -172,8 +177,8 @@ class Place:
         if not self.part.predictor.accent_options:
             return emission
         changes, aside = emission.changes, {}
-        if held is not None and self.part.state is not None:
-            changes = self.follower.emit(decoded, held, self.part.state.results, changes)
+        if held is not None and self.part.view is not None:
+            changes = self.follower.emit(decoded, held, self.part.view.results, changes)
         for stream, one in emission.aside.items():
             aside[stream] = self.follower.as_recorded(stream, one, decoded)
         more = decoded.all_aside()

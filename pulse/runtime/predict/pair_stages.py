@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pulse.operators.data.relation import Relation
 from pulse.operators.units.key_ends import Drops
 from pulse.runtime.execution.exchange import ExchangeBatch
+from pulse.runtime.incremental.continuous_view import ContinuousView
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.micro_batch import Emission, MicroBatch, Part, emission_of
 from pulse.runtime.predict.spatial_partitioning import (
@@ -101,7 +102,7 @@ class PairSolver(Part):
     ranges: dict[str, dict[Key, Range]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.state = self.state or self.predictor.continuous.start()
+        self.view = self.view or ContinuousView(self.predictor.continuous)
 
     def process(self, batch: MicroBatch, watermark: int | None) -> Emission:
         solver, columns = self._solver(), self.predictor.continuous.columns
@@ -113,17 +114,14 @@ class PairSolver(Part):
             (stream, ExchangeBatch.unpack(0, 0, payload, columns[stream]).relation, notices)
             for stream, _, payload, notices in parts
         )
-        self.state, self.ranges = solver.state, solver.ranges
         return emission_of(self.predictor, {}, solved)
 
     def advance(self, watermark: int, drops: Mapping[str, Drops] | None = None) -> None:
-        solver = self._solver()
-        solver.advance(watermark - reach_back(self.predictor))
-        self.state, self.ranges = solver.state, solver.ranges
+        self._solver().advance(watermark - reach_back(self.predictor))
 
     def _solver(self) -> PlaceSolver:
-        assert self.state is not None
-        return PlaceSolver(self.partitioning, self.number, self.state, self.ranges)
+        assert self.view is not None
+        return PlaceSolver(self.partitioning, self.number, self.view, self.ranges)
 
 
 class PairStage(MessageStage):

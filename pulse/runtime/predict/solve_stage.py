@@ -17,6 +17,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.inversion.needs import TUPLE_RATE
 from pulse.operators.units.key_ends import Drops
 from pulse.runtime.execution.exchange import ExchangeBatch
+from pulse.runtime.incremental.continuous_view import ContinuousView
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.bound_sharing import allotments
 from pulse.runtime.predict.micro_batch import (
@@ -51,23 +52,23 @@ class Solver(Part):
     updated: bool = False  # by the last batch
 
     def __post_init__(self) -> None:
-        self.state = self.state or self.predictor.continuous.start()
+        self.view = self.view or ContinuousView(self.predictor.continuous)
 
     def process(self, batch: MicroBatch, watermark: int | None) -> Emission:
-        assert self.state is not None
+        assert self.view is not None
         accepted = self._received(batch.messages)
-        self.state, solved = solve(self.predictor.continuous, self.state, accepted)
+        solved = solve(self.view, accepted)
+        self.view.commit()
         self.updated = new_segments(accepted) > 0
         if self.updated:
             self.allotted |= allotments(
-                self.predictor, self.state, self.allotted, self._volatility(), updates_of(accepted)
+                self.predictor, self.view, self.allotted, self._volatility(), updates_of(accepted)
             )
         return emission_of(self.predictor, {}, solved)  # the first stage counts updates
 
     def advance(self, watermark: int, drops: Mapping[str, Drops] | None = None) -> None:
-        assert self.state is not None
-        oldest = watermark - reach_back(self.predictor)
-        self.state = self.predictor.continuous.advance(self.state, oldest)
+        assert self.view is not None
+        self.view.advance(watermark - reach_back(self.predictor))
 
     def _received(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, AcceptedTuples]:
         """The accepted updates by stream, in the order of buckets; records the volatility of the buckets' keys."""

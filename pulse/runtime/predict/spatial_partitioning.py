@@ -18,7 +18,7 @@ no later updates.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -51,10 +51,9 @@ from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import (
     RETENTION_MARGIN,
     ContinuousQuery,
-    ContinuousQueryState,
-    Solved,
     followed,
 )
+from pulse.runtime.incremental.continuous_view import ContinuousView, Solved
 from pulse.validation.revisions.replay import KeyRevision
 
 Key = tuple[object, ...]
@@ -225,16 +224,15 @@ class PlaceSolver:
 
     partitioning: SpatialPartitioning
     place: int
-    state: ContinuousQueryState
+    view: ContinuousView
     ranges: dict[str, dict[Key, Range]] = field(default_factory=dict)
 
     def take(self, messages: Iterable[tuple[str, Relation, tuple[KeyNotice, ...]]]) -> Solved:
         """Apply messages of buckets, each about its own keys, and solve the changes."""
-        query = self.partitioning.query
-        streams = dict(self.state.streams)
+        view = self.view
         since: dict[str, dict[Key, int]] = {}
         for stream, relation, notices in messages:
-            floor = self.state.watermark  # results behind the watermark are final
+            floor = view.watermark  # results behind the watermark are final
             mine = since.setdefault(stream, {})
             for one in notices:  # a key that is revised and then ended has two notices
                 mine[one.key] = min(max(one.since, floor), mine.get(one.key, LATEST))
@@ -244,24 +242,22 @@ class PlaceSolver:
                 ranges.pop(one.key, None)
                 if one.range is not None:
                     ranges[one.key] = one.range
-            held = streams[stream]
+            named, _ = _instants(dict.fromkeys((one.key for one in notices), 0), relation.columns)
+            held = view.segments(stream, named)
             stays = [group for group, key in enumerate(group_keys(held)) if key not in gone]
-            streams[stream], _ = apply_updates(held.select_groups(_ints(stays)), relation)
-        starts = {stream: _instants(keys, streams[stream].columns) for stream, keys in since.items()}
+            view.replace_keys(stream, named, apply_updates(held.select_groups(_ints(stays)), relation)[0])
+        starts = {stream: _instants(keys, view.query.columns[stream]) for stream, keys in since.items()}
         keys = {stream: one for stream, (one, _) in starts.items()}
-        changed = {stream: keys_in(streams[stream].keys, one) for stream, one in keys.items()}
         first = min((at for known in since.values() for at in known.values()), default=LATEST)
-        results, solved = query.solve_again(
-            self.state.results, streams, changed, (first, LATEST), keys, starts, self._home
-        )
-        self.state = replace(self.state, streams=streams, results=results)
+        solved = view.solve(keys, (first, LATEST), starts, self._home)
+        view.commit()
         return solved
 
     def advance(self, watermark: int) -> None:
         """Free segments and ranges that no result from the watermark on depends on."""
-        self.state = self.partitioning.query.advance(self.state, watermark)
+        self.view.advance(watermark)
         for stream, ranges in self.ranges.items():
-            left = set(group_keys(self.state.streams[stream]))
+            left = set(group_keys(self.view.segments(stream)))
             self.ranges[stream] = {key: one for key, one in ranges.items() if key in left}
 
     def _home(self, left: Relation, right: Relation) -> PairHome:

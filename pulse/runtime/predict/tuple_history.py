@@ -23,7 +23,8 @@ from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.execution.exchange import ExchangeBatch
-from pulse.runtime.incremental.continuous_query import ContinuousQuery, ContinuousQueryState, Solved
+from pulse.runtime.incremental.continuous_query import ContinuousQuery
+from pulse.runtime.incremental.continuous_view import ContinuousView, Solved
 from pulse.validation.revisions.history import STEPS, AcceptedTuples, Retention
 from pulse.validation.revisions.replay import KeyRevision
 
@@ -78,13 +79,11 @@ def updates_of(taken: Mapping[str, AcceptedTuples]) -> dict[str, Relation]:
     }
 
 
-def solve(
-    query: ContinuousQuery, state: ContinuousQueryState, taken: Mapping[str, AcceptedTuples]
-) -> tuple[ContinuousQueryState, Solved]:
-    """Solve the continuous query for accepted updates and revisions."""
+def solve(view: ContinuousView, taken: Mapping[str, AcceptedTuples]) -> Solved:
+    """Solve a continuous query for accepted updates and revisions; the changes are pending."""
     updates = {stream: one.updates for stream, one in taken.items()}
     revised = {stream: one.revised for stream, one in taken.items() if one.revised is not None}
-    return query.revise(state, revised, updates) if revised else query.update(state, updates)
+    return view.update(updates, revised)
 
 
 # -- between stages -------------------------------------------------------------------------------------------

@@ -82,10 +82,10 @@ def test_punctuation_of_time_frees_what_lies_before_without_waiting(predictors: 
     reported = marked(data, [(at(40), f"[t <= '{format_instant(at(39))}']")])
     run.take({"S": reported})
     slow.take({"S": data})
-    assert run.prediction.state is not None
-    assert slow.prediction.state is not None
-    assert len(run.prediction.state.results) < len(slow.prediction.state.results)
-    assert run.prediction.state.watermark == at(39) + 1
+    assert run.prediction.view is not None
+    assert slow.prediction.view is not None
+    assert len(run.prediction.view.results) < len(slow.prediction.view.results)
+    assert run.prediction.view.watermark == at(39) + 1
     run.take({"S": late_one.append_column("accent", pa.nulls(1, pa.string()))})
     assert [row["reason"] for row in run.aside] == [CONTRADICTS]
     assert close(held(run.changes, "price"), held(slow.changes, "price"))

@@ -78,8 +78,8 @@ def test_results_hold_for_what_was_recorded(
     else:
         run.take({"S": table}, {"S": [f"{format_instant(at)} {text}" for at, text in reported]})
     assert run.aside == []
-    assert run.prediction.state is not None
-    first = run.prediction.state.results
+    assert run.prediction.view is not None
+    first = run.prediction.view.results
     assert run.follower.output_units is not None
     compared = 0
     for relation, restated in ((first, False), (run.follower.output_units.segments(first), True)):
@@ -103,8 +103,8 @@ def test_what_rounds_nothing_leaves_bounds_as_they_are(predictors: dict[str, Pre
     table, _ = recorded(0)
     run.take({"S": table}, {"S": [f"{format_instant(SECOND)} [[true, alter(price, y / 4)]]"]})
     assert run.follower.streams["S"].shifts == {}
-    assert run.prediction.state is not None
-    assert (run.prediction.state.results.err["price"] == 0.0).all()
+    assert run.prediction.view is not None
+    assert (run.prediction.view.results.err["price"] == 0.0).all()
 
 
 def test_shifts_outlive_a_restart(predictors: dict[str, Predictor]) -> None:

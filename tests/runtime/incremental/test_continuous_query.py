@@ -17,7 +17,8 @@ from pulse.operators.node import walk
 from pulse.operators.output.diff import difference
 from pulse.operators.relational.mirror import Mirror
 from pulse.plan.optimise import optimise
-from pulse.runtime.incremental.continuous_query import ContinuousQuery, ContinuousQueryState
+from pulse.runtime.incremental.continuous_query import ContinuousQuery
+from pulse.runtime.incremental.continuous_view import ContinuousView, Solved
 
 COLUMNS = Columns((("id", pa.int64()),), ("x", "y"))
 SECOND = 1_000_000
@@ -82,13 +83,19 @@ def loads(draw: st.DrawFn) -> list[list[tuple[int, int, int, list[float], list[f
     return batches
 
 
+def updated(view: ContinuousView, batch: list[tuple[int, int, int, list[float], list[float]]]) -> Solved:
+    solved = view.update({"S": updates(batch)})
+    view.commit()
+    return solved
+
+
 def run(
     query: ContinuousQuery, batches: list[list[tuple[int, int, int, list[float], list[float]]]]
-) -> ContinuousQueryState:
-    state = query.start()
+) -> ContinuousView:
+    view = ContinuousView(query)
     for batch in batches:
-        state, _ = query.update(state, {"S": updates(batch)})
-    return state
+        updated(view, batch)
+    return view
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -97,9 +104,9 @@ def test_the_state_is_what_a_fresh_run_over_the_settled_models_gives(
     name: str, batches: list[list[tuple[int, int, int, list[float], list[float]]]]
 ) -> None:
     query = standing(name)
-    state = run(query, batches)
-    fresh, _ = query.update(query.start(), state.streams)
-    assert difference(state.results, fresh.results).table.to_pylist() == []
+    view, fresh = run(query, batches), ContinuousView(query)
+    fresh.update(view.streams)
+    assert difference(view.results, fresh.results).table.to_pylist() == []
 
 
 @pytest.mark.parametrize("name", ["filter", "macd", "pairs", "envelope"])
@@ -108,16 +115,15 @@ def test_changes_add_up_to_the_results(
     name: str, batches: list[list[tuple[int, int, int, list[float], list[float]]]]
 ) -> None:
     query = standing(name)
-    state = query.start()
+    view = ContinuousView(query)
     held: dict[tuple[object, ...], float] = {}
     instants = np.arange(0.25, 20.0, 0.5)
     for batch in batches:
-        state, solved = query.update(state, {"S": updates(batch)})
-        for row in solved.changes.table.to_pylist():
+        for row in updated(view, batch).changes.table.to_pylist():
             weight = 1 if row["kind"][0] == "+" else -1
             _count(held, row, instants, weight)
     expected: dict[tuple[object, ...], float] = {}
-    for row in pa.Table.from_batches([state.results.to_segments()]).to_pylist():
+    for row in pa.Table.from_batches([view.results.to_segments()]).to_pylist():
         _count(expected, row, instants, 1, query)
     assert {key: n for key, n in held.items() if n} == {key: n for key, n in expected.items() if n}
 
@@ -142,25 +148,21 @@ def _count(
 
 
 def test_only_what_changed_is_solved_and_reported() -> None:
-    query = standing("filter")
-    state, first = query.update(
-        query.start(), {"S": updates([(i, 0, 10, [3.0, 0.0], [0.0, 0.0]) for i in range(5)])}
-    )
+    view = ContinuousView(standing("filter"))
+    first = updated(view, [(i, 0, 10, [3.0, 0.0], [0.0, 0.0]) for i in range(5)])
     assert (first.solved, [row["kind"] for row in first.changes.table.to_pylist()]) == (5, ["+I"] * 5)
-    state, second = query.update(state, {"S": updates([(3, 4, 14, [1.0, 0.0], [0.0, 0.0])])})
+    second = updated(view, [(3, 4, 14, [1.0, 0.0], [0.0, 0.0])])
     reported = second.changes.table.to_pylist()
     assert second.solved == 1
     assert [(row["kind"], row["id"], row["lo"], row["hi"]) for row in reported] == [("-D", 3, 4.0, 10.0)]
-    _, third = query.update(state, {"S": updates([(3, 5, 14, [1.0, 0.0], [0.0, 0.0])])})
+    third = updated(view, [(3, 5, 14, [1.0, 0.0], [0.0, 0.0])])
     assert len(third.changes) == 0
 
 
 def test_a_pair_is_solved_again_for_the_key_that_changed_only() -> None:
-    query = standing("pairs")
-    state, _ = query.update(
-        query.start(), {"S": updates([(i, 0, 10, [10.0 * i, 0.0], [0.0, 0.0]) for i in range(5)])}
-    )
-    _, moved = query.update(state, {"S": updates([(4, 2, 12, [31.0, 0.0], [0.0, 0.0])])})
+    view = ContinuousView(standing("pairs"))
+    updated(view, [(i, 0, 10, [10.0 * i, 0.0], [0.0, 0.0]) for i in range(5)])
+    moved = updated(view, [(4, 2, 12, [31.0, 0.0], [0.0, 0.0])])
     reported = {(row["one"], row["other"], row["kind"]) for row in moved.changes.table.to_pylist()}
     assert reported == {(3, 4, "+I"), (4, 3, "+I")}
 
@@ -174,26 +176,43 @@ def test_pairs_are_solved_both_ways_round() -> None:
 
 def test_the_watermark_frees_what_no_result_needs_any_more() -> None:
     query = standing("window")
-    state = run(query, [[(0, t, t + 20, [1.0, 0.0], [0.0, 0.0])] for t in range(0, 50, 5)])
-    assert len(state.streams["S"]) == 10
-    state = query.advance(state, 40 * SECOND)
-    assert len(state.streams["S"]) <= 4
-    state, solved = query.update(state, {"S": updates([(0, 50, 60, [4.0, 0.0], [0.0, 0.0])])})
-    before = query.advance(
-        run(
-            query,
-            [[(0, t, t + 20, [1.0, 0.0], [0.0, 0.0])] for t in range(0, 50, 5)]
-            + [[(0, 50, 60, [4.0, 0.0], [0.0, 0.0])]],
-        ),
-        40 * SECOND,
+    view = run(query, [[(0, t, t + 20, [1.0, 0.0], [0.0, 0.0])] for t in range(0, 50, 5)])
+    assert len(view.streams["S"]) == 10
+    view.advance(40 * SECOND)
+    assert len(view.streams["S"]) <= 4
+    solved = updated(view, [(0, 50, 60, [4.0, 0.0], [0.0, 0.0])])
+    before = run(
+        query,
+        [[(0, t, t + 20, [1.0, 0.0], [0.0, 0.0])] for t in range(0, 50, 5)]
+        + [[(0, 50, 60, [4.0, 0.0], [0.0, 0.0])]],
     )
-    assert difference(state.results, before.results).table.num_rows == 0
+    before.advance(40 * SECOND)
+    assert difference(view.results, before.results).table.num_rows == 0
     assert len(solved.changes) > 0
 
 
 def test_states_pickle() -> None:
     query = standing("macd")
     batches = [[(0, 0, 8, [1.0, 1.0], [0.0, 0.0])], [(0, 3, 9, [2.0, 0.0], [0.0, 0.0])]]
-    state = pickle.loads(pickle.dumps(run(query, batches[:1])))
-    state, _ = pickle.loads(pickle.dumps(query)).update(state, {"S": updates(batches[1])})
-    assert difference(state.results, run(query, batches).results).table.num_rows == 0
+    view = pickle.loads(pickle.dumps(run(query, batches[:1])))
+    updated(view, batches[1])
+    assert difference(view.results, run(query, batches).results).table.num_rows == 0
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@given(batches=loads())
+def test_a_batch_may_be_solved_again_and_the_state_is_data(
+    name: str, batches: list[list[tuple[int, int, int, list[float], list[float]]]]
+) -> None:
+    """A discarded update leaves nothing behind, and a view from saved state gives the same changes to the last bit."""
+    query = standing(name)
+    live, saved = ContinuousView(query), query.empty_state
+    for batch in batches:
+        other = [(row[0] + 1, row[1], row[2] + 1, [5.0, 1.0], [1.0, 1.0]) for row in batch]
+        live.update({"S": updates(other)})
+        again = ContinuousView(query, saved)
+        assert updated(live, batch).changes.table.equals(updated(again, batch).changes.table)
+        for view in (live, again):
+            view.advance(max(row[1] for row in batch) * SECOND)
+        saved = again.state
+        assert difference(live.results, saved.results).table.num_rows == 0

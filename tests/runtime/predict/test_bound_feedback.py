@@ -45,8 +45,8 @@ def test_only_one_of_two_streams_has_tuples() -> None:
     p.push({"A": of_a(("p", 0, 100, 0)), "B": of_b(("q", 0, 0, 0))})
     p.push({"A": of_a(("p", 1, 150, 0)), "B": of_b(("q", 1, 50, 0))})
     p.push({"A": of_a(("p", 2, 150.25, 0)), "B": of_b(("q", 2.5, 50, 0))})
-    assert p.state is not None
-    (wide,) = p.state.streams["A"].err["x"][-1:]
+    assert p.view is not None
+    (wide,) = p.view.streams["A"].err["x"][-1:]
     assert wide > 0.3
     emission = p.push({"B": of_b(("q", 3, 200, 0))})
     assert emission.tally.beyond == 0
@@ -54,7 +54,7 @@ def test_only_one_of_two_streams_has_tuples() -> None:
     assert {row["kind"] for row in reported} == {"+I"}
     assert max(row["d_err"] for row in reported) <= 0.3
     # From A's newest tuple on its model states less, and was moved onto it if it missed it by more.
-    held = p.state.streams["A"]
+    held = p.view.streams["A"]
     assert held.err["x"][-1] <= 0.3
     assert held.err["x"][-2] == wide
     assert int(held.ref[-1]) == 2 * SECOND
@@ -65,8 +65,8 @@ def test_only_one_of_two_streams_has_tuples() -> None:
 def test_who_takes_part() -> None:
     p = running()
     p.push({"A": of_a(("p", 0, 1, 0), ("r", 0, 9, 0)), "B": of_b(("q", 0, 5, 0))})
-    assert p.state is not None
-    found = parties(p.predictor.continuous, p.state.results)
+    assert p.view is not None
+    found = parties(p.predictor.continuous, p.view.results)
     assert {stream: keys[0].to_pylist() for stream, keys in found.items() if keys} == {"A": ["p"], "B": ["q"]}
     both = merge_parties(found, {"A": (pa.array(["r"]),)})
     assert both["A"] is not None

@@ -161,9 +161,9 @@ def check_alike(whole: Prediction, other: Prediction, name: str) -> None:
     bound of the longer one: results before an update stay as they are (semantics 7.1). So where bounds grow along a piece, parts
     may leave larger ones than the whole, never smaller, and less certainty, never more; what holds on the model is the same.
     """
-    assert whole.state is not None
-    assert other.state is not None
-    one, two = whole.state.results, other.state.results
+    assert whole.view is not None
+    assert other.view is not None
+    one, two = whole.view.results, other.view.results
     if name in ON_A_PIECE:
         check_no_tighter(one, two)
         one, two = on_the_model(one), on_the_model(two)
@@ -207,8 +207,8 @@ def by_key(results: Relation) -> dict[tuple[Any, ...], list[tuple[float, float, 
 
 def results_of(p: Prediction, name: str) -> Relation:
     """The results, without bounds where these grow along a piece."""
-    assert p.state is not None
-    results = p.state.results
+    assert p.view is not None
+    results = p.view.results
     return (
         replace(results, err={one: np.zeros(len(results)) for one in results.err})
         if name in ON_A_PIECE
@@ -248,8 +248,8 @@ def test_a_piece_that_a_later_tuple_cuts_keeps_the_bound_of_the_longer_one() -> 
     check_alike(made[3], made[1], "macd")
     codes = {}
     for size, one in made.items():
-        assert one.state is not None
-        held = [row for row in by_key(one.state.results)[("c", "c")] if row[0] <= 9.45 < row[1]]
+        assert one.view is not None
+        held = [row for row in by_key(one.view.results)[("c", "c")] if row[0] <= 9.45 < row[1]]
         codes[size] = [row[3] for row in held]
     assert codes == {1: [LIKELY], 3: [CERTAIN]}
 

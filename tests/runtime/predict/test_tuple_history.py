@@ -346,15 +346,15 @@ def test_late_reports_of_vessels(error: float) -> None:
     assert received.tally.aside == sorted_.tally.aside == 0
     assert received.tally.revisions > 50
     assert sorted_.tally.revisions == 0
-    assert received.state is not None
-    assert sorted_.state is not None
-    assert len(received.state.results) > 0
+    assert received.view is not None
+    assert sorted_.view is not None
+    assert len(received.view.results) > 0
     if error > 1:
         assert received.tally.absorbed > 20
     else:
         # Nothing is absorbed, so whatever was emitted in between, all of it is the same in the end.
         assert received.tally.absorbed == 0
-        assert difference(received.state.results, sorted_.state.results).table.num_rows == 0
+        assert difference(received.view.results, sorted_.view.results).table.num_rows == 0
         assert {key for key, sums in logs[0].sums.items() if sums.any()} != set()
         for key in {*logs[0].sums, *logs[1].sums}:
             nothing = np.zeros((2, len(logs[0].instants)))
