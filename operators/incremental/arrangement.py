@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
@@ -38,6 +39,7 @@ from pulse.operators.incremental.delta import (
     nothing,
 )
 
+_MANY = 8  # keys are many if there are no more than so many others for each
 _SHORTER = 16  # microseconds of extra history, since reads request a little more than they need
 
 
@@ -78,13 +80,12 @@ class ConnectionPoint:
 
     def codes(self, keys: Sequence[pa.Array], n: int, *, add: bool = False) -> IntArray:
         """Return the codes of keys given as columns; -1 for unknown keys, unless ``add`` gives them codes."""
-        known = self._codes
-        found = [known.get(key, -1) for key in _tuples(keys, n)]
-        if add and -1 in found:
-            fresh = dict.fromkeys(
-                key for key, code in zip(_tuples(keys, n), found, strict=True) if code == -1
-            )
-            first = len(known)
+        found = self._found(keys, n)
+        missing = np.flatnonzero(found < 0)
+        if add and len(missing):
+            known, index = self._codes, pa.array(missing)
+            named = _tuples([column.take(index) for column in keys], len(missing))
+            first, fresh = len(known), dict.fromkeys(named)
             known.update((key, first + i) for i, key in enumerate(fresh))
             self._rows.add_keys(len(fresh))
             columns = zip(*fresh, strict=True)
@@ -92,8 +93,15 @@ class ConnectionPoint:
                 pa.concat_arrays([old, pa.array(list(values), old.type)])
                 for old, values in zip(self.keys, columns, strict=True)
             )
-            found = [known[key] for key in _tuples(keys, n)]
-        return np.array(found, np.int64)
+            found[missing] = [known[key] for key in named]
+        return found
+
+    def _found(self, keys: Sequence[pa.Array], n: int) -> IntArray:
+        """Return the codes of keys, -1 for unknown ones: many by a hash of all keys, few by the dictionary of codes."""
+        if len(keys) == 1 and _MANY * n > self.groups:
+            found = pc.index_in(keys[0].cast(self.keys[0].type), value_set=self.keys[0])
+            return np.array(found.fill_null(-1), np.int64)
+        return np.array([self._codes.get(key, -1) for key in _tuples(keys, n)], np.int64)
 
     # -- reading --------------------------------------------------------------------------------------------
 

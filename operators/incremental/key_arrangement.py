@@ -75,6 +75,8 @@ class KeyArrangement(ConnectionPoint):
             stays = np.flatnonzero(~np.isin(before, code))
             rows = Relation.concat([rows, held.select_groups(stays)])
             own, code = np.concatenate([own, before[stays]]), np.union1d(code, before[stays])
+        if not len(code):
+            return
         counts = np.zeros(len(code), np.int64)
         counts[np.searchsorted(code, own)] = np.diff(rows.offsets)
         ordered = rows.select_groups(np.argsort(own, kind="stable"))

@@ -34,6 +34,7 @@ from pulse.operators.data.updates import (
     present,
     replaced,
 )
+from pulse.operators.incremental.arrangement import ConnectionPoint
 from pulse.operators.incremental.key_arrangement import KeyArrangement
 from pulse.operators.inversion.needs import positions
 from pulse.operators.node import Node
@@ -48,7 +49,7 @@ from pulse.runtime.incremental.continuous_query import (
     Keys,
     selected,
 )
-from pulse.runtime.incremental.result_index import ResultIndex
+from pulse.runtime.incremental.view import View
 from pulse.runtime.predict.unknown_keys import Ends, bounded_only, ends_known, ends_of, without_bound
 from pulse.validation.revisions.replay import KeyRevision
 
@@ -68,15 +69,15 @@ class Solved:
         return len(self.fresh)
 
 
-class ContinuousView:
+class ContinuousView(View):
     """A running continuous query, from saved state if given."""
 
     def __init__(self, query: ContinuousQuery, state: ContinuousQueryState | None = None) -> None:
+        super().__init__(query)
         state = state or query.empty_state
         self.query, self.watermark, self.lagging = query, state.watermark, state.lagging
         self._streams = {stream: KeyArrangement(state.streams[stream]) for stream in query.columns}
         self._results = KeyArrangement(state.results)
-        self._index = ResultIndex(query, self._results)
 
     # -- state ----------------------------------------------------------------------------------------------
 
@@ -100,15 +101,9 @@ class ContinuousView:
         point = self._streams[stream]
         return point.relation if keys is None else point.of_keys(keys, _count(keys))
 
-    def commit(self) -> None:
-        """Apply pending changes."""
-        for point in (*self._streams.values(), self._results):
-            point.commit()
-
-    def drop(self) -> None:
-        """Discard pending changes."""
-        for point in (*self._streams.values(), self._results):
-            point.drop()
+    @property
+    def points(self) -> list[ConnectionPoint]:
+        return [*self._streams.values(), self._results]
 
     # -- changes --------------------------------------------------------------------------------------------
 
@@ -134,17 +129,14 @@ class ContinuousView:
             since = max(min(int(one.since.min()) for one in corrected.values()), self.watermark)
             last = max(int(one.until.max()) for one in corrected.values())
             until = min(last, LATEST - query.radius - RETENTION_MARGIN) + query.radius + RETENTION_MARGIN
-            keys = {stream: one.keys for stream, one in corrected.items()}
-            parts.append(self.solve(keys, (since, max(since, until))))
+            spans = {stream: (one.keys, np.full_like(one.since, since)) for stream, one in corrected.items()}
+            parts.append(self.solve(spans, max(since, until)))
         if some:
             # All segments are already final, so this does not change the results solved above.
-            since = min(int(at.min()) for _, at in starts.values())
-            parts.append(
-                self.solve({stream: keys for stream, (keys, _) in starts.items()}, (since, LATEST), starts)
-            )
+            parts.append(self.solve(starts))
         if len(parts) == 1:
             return parts[0]
-        changes = pa.concat_tables([query.schema.empty_table(), *(one.changes.table for one in parts)])
+        changes = pa.concat_tables([self.schema.empty_table(), *(one.changes.table for one in parts)])
         fresh = Relation.concat([Relation.empty(query.plan.columns), *(one.fresh for one in parts)])
         return Solved(Changes(changes), sum(one.solved for one in parts), fresh)
 
@@ -163,31 +155,28 @@ class ContinuousView:
         point = self._streams[stream]
         point.replace_keys(point.codes(keys, _count(keys), add=True), segments)
 
-    def solve(
-        self,
-        keys: Mapping[str, Keys],
-        span: tuple[int, int],
-        starts: Instants | None = None,
-        home: Homes | None = None,
-    ) -> Solved:
-        """Solve again the results in a time span that depend on changed keys, of which some may have no segments left.
+    def solve(self, starts: Instants, until: int = LATEST, home: Homes | None = None) -> Solved:
+        """Solve again the results that depend on changed keys, of which some may have no segments left; pending.
 
-        ``starts``: from when on each has changed. ``home`` selects the pairs of a pair join to solve here; None: all.
+        ``starts``: the changed keys by stream, and from when on each has changed; ``until``: the end of all changes. ``home``
+        selects the pairs of a pair join to solve here; None: all.
         """
-        since, until = span
-        new, count, evaluation = self._evaluated(keys, since, until, home)
-        code = self._touched(keys, new)
-        held = self._results.of_codes(code)
-        old_from, new_from = (self._firsts(one, starts or {}, since) for one in (held, new))
-        new = clip_groups(new, new_from, np.full(new.groups, until))
-        before = clip_groups(held, old_from, np.full(held.groups, until))
-        output = self.query.output
+        since = min((int(at.min()) for _, at in starts.values() if len(at)), default=until)
+        new, count, evaluation = self._evaluated(starts, since, until, home)
+        results, output = self._results, self.output
+        fresh = results.codes(new.keys, new.groups, add=True)
+        first = self._firsts(starts, since)
+        code = np.union1d(np.flatnonzero(first < LATEST), fresh)
+        first = np.where(first < LATEST, first, since)
+        held = results.of_codes(code)
+        new = clip_groups(new, first[fresh], np.full(new.groups, until))
+        before = clip_groups(held, first[code], np.full(held.groups, until))
         changes = difference(selected(before, output), selected(new, output))
         stays = [
-            clip_groups(held, np.full(held.groups, EARLIEST), old_from),
+            clip_groups(held, np.full(held.groups, EARLIEST), first[code]),
             *([clip(held, until, LATEST)] if until < LATEST else []),
         ]
-        self._results.replace_keys(code, Relation.concat([*stays, new]).merged())
+        results.replace_keys(code, Relation.concat([*stays, new]).merged())
         return Solved(changes, count, new, evaluation)
 
     def advance(self, watermark: int, lagging: Instants | None = None) -> None:
@@ -211,54 +200,37 @@ class ContinuousView:
                 code = point.codes(keys, len(at))
                 floor[code[code >= 0]] = at[code >= 0]
             point.drop_before(floor - query.radius - RETENTION_MARGIN, newest=not query.separates_keys)
-        self._results.drop_before(self._floors(some, watermark, first))
+        self._results.drop_before(np.minimum(self._firsts(some, first), watermark))
         self.watermark = watermark if query.separates_keys else max(first, self.watermark)
         self.lagging = lagging is not None
 
-    def _floors(self, lagging: Instants, watermark: int, first: int) -> IntArray:
-        """Return from when on the results of each code are kept."""
-        if not self.query.separates_keys:
-            return np.full(self._results.groups, first)
-        floor = np.full(self._results.groups, watermark)
-        for leaf in self.query.leaves:
-            if leaf.stream in lagging:
-                keys, at = lagging[leaf.stream]
-                found = self._index.of(leaf, keys, len(at))
-                if found is None:
-                    return np.full(self._results.groups, first)
-                np.minimum.at(floor, found[0], at[found[1]])
-        return floor
-
     # -- solving again --------------------------------------------------------------------------------------
 
-    def _touched(self, keys: Mapping[str, Keys], new: Relation) -> IntArray:
-        """Return the codes of the results that are solved again: all, or those with a changed key among their keys."""
-        results = self._results
-        if not self.query.separates_keys:
-            results.codes(new.keys, new.groups, add=True)
-            return np.arange(results.groups)
-        parts = [results.codes(new.keys, new.groups, add=True)]
-        for leaf in self.query.leaves:
-            if leaf.stream in keys:
-                found = self._index.of(leaf, keys[leaf.stream], _count(keys[leaf.stream]))
-                parts.append(np.arange(results.groups) if found is None else found[0])
-        return np.unique(np.concatenate(parts))
+    def _firsts(self, given: Instants, hidden: int) -> IntArray:
+        """Return for each code of results the first instant of its keys, :data:`LATEST` where none has one.
 
-    def _firsts(self, results: Relation, starts: Instants, since: int) -> IntArray:
-        """Return from when on each group of results changes: the first start of its keys."""
+        ``hidden``: that of all results where the keys they depend on are not among their own.
+        """
+        results, query = self._results, self.query
         found = np.full(results.groups, LATEST)
-        for leaf in self.query.leaves if self.query.separates_keys else ():
-            if leaf.stream in starts:
-                places, (keys, at) = self.query.key_places[leaf], starts[leaf.stream]
-                if places is None:
-                    return np.full(results.groups, since)
+        for leaf in query.leaves:
+            places = query.key_places[leaf]
+            if not query.separates_keys or (leaf.stream in given and places is None):
+                return np.full(results.groups, hidden)
+            if places is None or leaf.stream not in given:
+                continue
+            keys, at = given[leaf.stream]
+            if places == tuple(range(len(results.keys))):
+                code = results.codes(keys, len(at))
+                np.minimum.at(found, code[code >= 0], at[code >= 0])
+            else:
                 own = tuple(results.keys[place] for place in places)
-                place = positions(own, keys, results.groups, len(at))
-                found = np.minimum(found, np.append(at, LATEST)[place])
-        return np.where(found == LATEST, since, found)
+                of = positions(own, keys, results.groups, len(at))
+                found = np.minimum(found, np.append(at, LATEST)[of])
+        return found
 
     def _evaluated(
-        self, keys: Mapping[str, Keys], since: int, until: int, home: Homes | None
+        self, starts: Instants, since: int, until: int, home: Homes | None
     ) -> tuple[Relation, int, FragmentEvaluation | None]:
         """Evaluate the results in a time span that depend on changed keys.
 
@@ -275,7 +247,8 @@ class ContinuousView:
             found, evaluation = self._run(inputs, home, unknown)
             return clip(found, since, until), sum(one.groups for one in inputs.values()), evaluation
         changed = {
-            stream: self._recent(self.segments(stream, some), since, until) for stream, some in keys.items()
+            stream: self._recent(self.segments(stream, some), since, until)
+            for stream, (some, _) in starts.items()
         }
         parts, solved = [Relation.empty(query.plan.columns)], 0
         whole: FragmentEvaluation | None = None
@@ -286,8 +259,8 @@ class ContinuousView:
             for other_place, other in enumerate(query.leaves):
                 if other_place != place:
                     rest = self._recent(self.segments(other.stream), since, until)
-                    if other_place < place and other.stream in keys:
-                        among = keys_in(rest.keys, keys[other.stream])
+                    if other_place < place and other.stream in starts:
+                        among = keys_in(rest.keys, starts[other.stream][0])
                         rest = rest.select_groups(np.flatnonzero(~among))
                     inputs[other] = as_scanned(rest, other)
             solved += inputs[leaf].groups

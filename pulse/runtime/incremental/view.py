@@ -30,19 +30,18 @@ from pulse.operators.incremental.costs import Costs
 from pulse.operators.incremental.delta import Changed, Delta, nothing
 from pulse.operators.incremental.grid_sample import GridSample
 from pulse.operators.node import Node, PlanError, is_selective
-from pulse.operators.output.diff import Changes, change_schema
+from pulse.operators.output.diff import Changes
 from pulse.operators.output.sampling import as_points
 from pulse.operators.reach import NONE, Reach
 from pulse.operators.relational.scan import scans
 from pulse.plan.closings import at_closings
-from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import below_windows, margins, radius
 from pulse.runtime.accents.query_units import OutputUnits
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned, of_keys
 from pulse.runtime.incremental.changelog import to_changelog, tuple_changes
-from pulse.runtime.incremental.continuous_query import selected
+from pulse.runtime.incremental.continuous_query import ContinuousQuery, selected
 from pulse.runtime.incremental.proliferation import Proliferation
 
 MODES = ("adaptive", "upstream", "downstream")
@@ -84,7 +83,39 @@ class ViewUpdate:
             )
 
 
-class IncrementalView:
+class View:
+    """A query's streams and stored results in arrangements. Changes are pending first, then apply as a whole or not at all."""
+
+    def __init__(self, continuous: ContinuousQuery) -> None:
+        self.continuous, self.plan = continuous, continuous.plan
+
+    @property
+    def output(self) -> Columns:
+        """Return the columns of results."""
+        return self.continuous.output
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of changes."""
+        return self.continuous.schema
+
+    @property
+    def points(self) -> list[ConnectionPoint]:
+        """Return the arrangements."""
+        raise NotImplementedError
+
+    def commit(self) -> None:
+        """Apply pending changes."""
+        for point in self.points:
+            point.commit()
+
+    def drop(self) -> None:
+        """Discard pending changes."""
+        for point in self.points:
+            point.drop()
+
+
+class IncrementalView(View):
     """A bound query over streams with these columns, ready for revisions once started.
 
     Parameters
@@ -118,9 +149,9 @@ class IncrementalView:
             raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
         if mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
-        self.query, self.columns, self.mode = query, dict(columns), mode
+        super().__init__(ContinuousQuery(query, dict(columns)))
+        self.query, self.columns, self.mode = query, self.continuous.columns, mode
         self.costs, self.output_units = costs, output_units
-        self.plan = optimise(query.plan, mirror=False)
         if every is not None and every <= 0:
             raise ValueError(f"every: expected microseconds above 0, got {every!r}")
         self.every = every
@@ -140,16 +171,6 @@ class IncrementalView:
         self._streams: dict[str, ConnectionPoint] = {}
         self._arcs: dict[tuple[Node, bool, bool], IncrementalOperator] = {}
         self._root: IncrementalOperator | None = None
-
-    @property
-    def output(self) -> Columns:
-        """Return the columns of results."""
-        return self.query.output(self.plan.columns)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the schema of changes."""
-        return change_schema(self.output.segment_schema())
 
     # -- state ----------------------------------------------------------------------------------------------
 
@@ -247,11 +268,11 @@ class IncrementalView:
 
     def advance(self, watermark: int) -> None:
         """Advance the watermark: drop history older than ``keep`` before it."""
-        for point in self._points:
+        for point in self.points:
             point.advance(watermark)
 
     @property
-    def _points(self) -> list[ConnectionPoint]:
+    def points(self) -> list[ConnectionPoint]:
         further = [
             arc.point for arc in self._arcs.values() if arc.point is not None and not arc.node.is_stored
         ]
@@ -271,11 +292,9 @@ class IncrementalView:
         try:
             revised = self._revise(changed)
         except BaseException:
-            for point in self._points:
-                point.drop()
+            self.drop()
             raise
-        for point in self._points:
-            point.commit()
+        self.commit()
         return revised
 
     def _restock(self) -> None:

@@ -247,9 +247,7 @@ class PlaceSolver:
             stays = [group for group, key in enumerate(group_keys(held)) if key not in gone]
             view.replace_keys(stream, named, apply_updates(held.select_groups(_ints(stays)), relation)[0])
         starts = {stream: _instants(keys, view.query.columns[stream]) for stream, keys in since.items()}
-        keys = {stream: one for stream, (one, _) in starts.items()}
-        first = min((at for known in since.values() for at in known.values()), default=LATEST)
-        solved = view.solve(keys, (first, LATEST), starts, self._home)
+        solved = view.solve(starts, home=self._home)
         view.commit()
         return solved
 
