@@ -6,7 +6,8 @@
     ──unshared ones──>  incremental view  ──>  +I  -U +U  -D
 
 Only what may have changed is read and evaluated. Where a plan of one stream is separable by key, that is the touched keys, and a
-piece of work is some of them; else it is all keys at the touched times. Picklable: workers get it whole.
+piece of work is some of them; else it is all keys at the touched times, and a piece of work some of these. Picklable: workers get
+it whole.
 """
 
 from __future__ import annotations
@@ -128,11 +129,13 @@ class VersionDiff:
         return regions.widened(LATEST if converted else far, far)
 
     def pieces(self) -> list[VersionDiff]:
-        """Split the work into independent parts: keys of the one stream, or all at once."""
+        """Split the work into independent parts: keys of the one stream, or times of all keys; all at once if units differ."""
         if not any(map(len, self.regions.values())):
             return []
-        if not (self.by_key and self.same_units):
+        if not self.same_units:
             return [self]
+        if not self.by_key:
+            return self._pieces_in_time()
         ((stream, regions),) = self.regions.items()
         starts = range(0, len(regions), PIECE)
         ends = [_end_of_key(regions, min(start + PIECE, len(regions))) for start in starts]
@@ -140,6 +143,23 @@ class VersionDiff:
         return [
             replace(self, regions={stream: regions.take(np.arange(a, b))})
             for a, b in itertools.pairwise(cuts)
+        ]
+
+    def _pieces_in_time(self) -> list[VersionDiff]:
+        """Split where the segments to read of two parts do not overlap. Segments that differ lie within regions, whole."""
+        ends = np.array([end for _, end in self.inputs])
+        spans = {name: np.searchsorted(ends, one.start, side="right") for name, one in self.regions.items()}
+        counts = np.bincount(np.concatenate(list(spans.values())), minlength=len(ends))
+        part = (np.cumsum(counts) - counts) // PIECE
+        return [
+            replace(
+                self,
+                regions={
+                    name: one.take(np.flatnonzero(part[spans[name]] == number))
+                    for name, one in self.regions.items()
+                },
+            )
+            for number in np.unique(part)
         ]
 
     def sides(self) -> Iterator[tuple[dict[str, Relation], JobAccents]]:

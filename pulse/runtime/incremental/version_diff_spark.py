@@ -2,8 +2,8 @@
 
 ::
 
-    pieces ──mapInArrow──> changes                                    separable by key: no shuffle
-    old and new, at the touched times, each through its fragments     else
+    pieces ──mapInArrow, an incremental view each──> changes           no shuffle
+    old and new, each through its fragments                           where units differ: all results change
         ──cogroup by the results' keys──> changes
 """
 
@@ -29,7 +29,7 @@ def frame(spark: SparkSession, job: VersionDiff) -> DataFrame:
     schema = spark_struct(job.schema)
     if not pieces:
         return spark.createDataFrame([], schema)
-    if job.by_key and job.same_units:
+    if job.same_units:
         count = len(pieces)
         return spark.range(0, count, 1, numPartitions=count).mapInArrow(_work(pieces), schema)
     return _cogrouped(spark, job)
@@ -47,7 +47,7 @@ def _work(pieces: list[VersionDiff]) -> spark_driver.Work:
 
 
 def _cogrouped(spark: SparkSession, job: VersionDiff) -> DataFrame:
-    """Evaluate both versions at the touched times, cogroup them by the results' keys and compare."""
+    """Evaluate both versions, cogroup them by the results' keys and compare."""
     sides = [spark_driver.frame(spark, one).withColumn(_COGROUP, F.lit(0)) for one in job.answers()]
     keys = [_COGROUP, *(name for name, _ in job.columns.key)]
     old, new = (side.groupBy(*keys) for side in sides)
