@@ -134,7 +134,7 @@ class ContinuousView(View):
         if some:
             # All segments are already final, so this does not change the results solved above.
             parts.append(self.solve(starts))
-        if len(parts) == 1:
+        if some and not corrected:
             return parts[0]
         changes = pa.concat_tables([self.schema.empty_table(), *(one.changes.table for one in parts)])
         fresh = Relation.concat([Relation.empty(query.plan.columns), *(one.fresh for one in parts)])
