@@ -19,7 +19,9 @@ vector of length ``√Q``, ``√M`` errs by at most ``√Q``. ``Q`` is summed be
 roundings of the terms and sums, a few a combination, are counted by the number of pieces.
 
 **Errors.** ``R`` bounds ``∫ (model - truth)²``: of a whole piece its energy, of a part the smaller of that and ``err²`` times its
-length.
+length. A drift bounds the integral ``D`` of ``r = model - truth`` at every instant of a piece, from an instant that is the same
+for all pieces of a run. By parts, ``∫ (x - m) r = [(x - m) D] - ∫ D dx``: at most the centred values at the window's ends and all
+that ``x`` rises and falls, each times the drift there. This **coupling** is small where a model follows the truth on average.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from numba import types
 from pulse.kernels._jit import BOOL, IN1, IN2, IN_INT1, INT, OUT2, device, kernel
 from pulse.kernels.double_double import fast_two_sum, two_sum
 from pulse.kernels.instants import GRAIN, MICROSECONDS
+from pulse.kernels.polynomial.arithmetic import horner, magnitude
 from pulse.kernels.rounding import SMALL, UNIT
 from pulse.kernels.windows.walk import instant
 
@@ -41,34 +44,38 @@ Ints = npt.NDArray[np.int64]
 
 # A state: length in microseconds, number of pieces, product moment, and for each function a block.
 _N, _COUNT, _C, _X = range(4)
-_HIGH, _LOW, _SHIFT, _SQUARES, _ROUNDED, _ENERGY, _BLOCK = range(7)
+_HIGH, _LOW, _SHIFT, _SQUARES, _ROUNDED, _ENERGY, _OWN, _OTHER, _BLOCK = range(9)
 _Y = _X + _BLOCK
 _STATE = _Y + _BLOCK
-_BETWEEN = 2  # columns after a state: the energies of the pieces between tail and head
+_FURTHER = 6  # columns after a state: energies of the pieces between tail and head, couplings without those of the ends
 _DOUBLE = 2.0**-103  # roundings of a double-double
 _LEAST_ROUNDED = 2.0**-960  # exceeds squares that underflow
 _EPSILON = 2.0 * UNIT
 
-_COLUMN = types.Tuple((IN2, IN1, IN1, IN1))
+_COLUMN = types.Tuple((IN2, IN1, IN1, IN1, IN1))
 _PLACES = types.Tuple((IN_INT1, IN1, IN_INT1, IN_INT1))
 
 
 class Column(NamedTuple):
-    """A function on the pieces: coefficients, bounds of its error, energies of whole pieces, and of the end of each.
+    """A function on the pieces: coefficients, bounds of its error, energies of whole pieces, and of the end of each, and drifts.
 
     Energies are in value² seconds. That of an end is what a misplacement of it within the tolerance of instants may contribute.
+    A drift is infinite where it is unknown.
     """
 
     c: Array
     err: Array
     energy: Array
     ends: Array
+    drift: Array
 
 
 class Moments(NamedTuple):
     """Moments of windows of one function: mean (high and low part), deviation, the bounds of their roundings, and energies.
 
     ``energy`` bounds that of the model's error in the window, ``between`` in the pieces between tail and head (value² seconds).
+    ``coupling`` bounds the integral of the centred function times its own error, ``other_coupling`` times the error of the other
+    function; ``variation`` and ``other_variation`` are the same without the values at the ends of the window.
     """
 
     mean: Array
@@ -78,6 +85,10 @@ class Moments(NamedTuple):
     rounding: Array
     energy: Array
     between: Array
+    coupling: Array
+    other_coupling: Array
+    variation: Array
+    other_variation: Array
 
 
 @device
@@ -107,7 +118,8 @@ def _combine_block(a, i, b, j, out, k, at, share, w, grow):
     high, low = two_sum(ah, d * share)
     high, low = fast_two_sum(high, low + al)
     out[k, at + _SQUARES] = a[i, at + _SQUARES] + b[j, at + _SQUARES] + square
-    out[k, at + _ENERGY] = a[i, at + _ENERGY] + b[j, at + _ENERGY]
+    for part in (_ENERGY, _OWN, _OTHER):
+        out[k, at + part] = a[i, at + part] + b[j, at + part]
     out[k, at + _ROUNDED] = rounded
     out[k, at + _SHIFT] = max(shift_a, shift_b) + grow * abs(d) + (size if d != 0.0 else 0.0)
     out[k, at + _HIGH], out[k, at + _LOW] = high, low
@@ -170,9 +182,9 @@ def _legendre(c, p, a, b, work, row):
 
 
 @device
-def _leaf_block(column, p, length, a, b, work, row, out, i, at):
+def _leaf_block(column, other, p, length, a, b, work, row, out, i, at):
     """Write the block of a part of piece ``p``."""
-    c, err, energy, _ = column
+    c, err, energy, _, drift = column
     k = c.shape[1]
     squares, rounding, low, high = 0.0, 0.0, 0.0, c[p, 0]
     if k > 1:
@@ -180,6 +192,11 @@ def _leaf_block(column, p, length, a, b, work, row, out, i, at):
         for j in range(1, k):
             squares += work[row, j] * work[row, j] / (2.0 * j + 1.0)
         high, low = two_sum(c[p, 0], work[row, 0])
+        rise = 0.0  # a Legendre polynomial of degree l rises and falls by at most 2 l
+        for j in range(1, k):
+            rise += 2.0 * j * (abs(work[row, j]) + rounding)
+        if rise > 0.0:
+            out[i, at + _OWN], out[i, at + _OTHER] = rise * drift[p], rise * other[4][p]
     rounded = length * k * rounding * rounding
     if rounding > 0.0 and squares * length < SMALL:
         rounded += _LEAST_ROUNDED * (1.0 + length)
@@ -198,9 +215,9 @@ def _leaf(ref, x, y, pair, p, begin, begin_rest, end, end_rest, work, out, i):
     a = ((begin - ref[p]) + begin_rest) / MICROSECONDS
     b = ((end - ref[p]) + end_rest) / MICROSECONDS
     out[i, _N], out[i, _COUNT] = length, 1.0
-    _leaf_block(x, p, length, a, b, work, 0, out, i, _X)
+    _leaf_block(x, y, p, length, a, b, work, 0, out, i, _X)
     if pair:
-        _leaf_block(y, p, length, a, b, work, 2, out, i, _Y)
+        _leaf_block(y, x, p, length, a, b, work, 2, out, i, _Y)
         product = 0.0
         for j in range(1, min(x[0].shape[1], y[0].shape[1])):
             product += work[0, j] * work[2, j] / (2.0 * j + 1.0)
@@ -224,11 +241,44 @@ def _add_end(x, y, pair, p, out, i):
 
 
 @device
+def _jump(column, other, lo, hi, p, out, i, at):
+    """Count the step from piece ``p`` to the next, times the drifts there."""
+    c, k = column[0], column[0].shape[1]
+    height = abs(horner(c, p + 1, k, lo[p + 1]) - horner(c, p, k, hi[p]))
+    if k > 1:
+        height += 4.0 * UNIT * k * (magnitude(c, p, k, hi[p]) + magnitude(c, p + 1, k, lo[p + 1]))
+    if height > 0.0:
+        out[i, at + _OWN] += height * min(column[4][p], column[4][p + 1])
+        out[i, at + _OTHER] += height * min(other[4][p], other[4][p + 1])
+
+
+@device
+def _jumps(x, y, pair, lo, hi, p, out, i):
+    _jump(x, y, lo, hi, p, out, i, _X)
+    if pair:
+        _jump(y, x, lo, hi, p, out, i, _Y)
+
+
+@device
+def _couple_end(column, other, ref, p, t, t_rest, out, i, at):
+    """Count the centred value of piece ``p`` at an end of the window, times the drifts there."""
+    c, k = column[0], column[0].shape[1]
+    seconds = ((t - ref[p]) + t_rest) / MICROSECONDS
+    value = abs((horner(c, p, k, seconds) - out[i, at + _HIGH]) - out[i, at + _LOW]) + out[i, at + _SHIFT]
+    if value > 0.0:
+        value += 4.0 * UNIT * k * (magnitude(c, p, k, seconds) + abs(out[i, at + _HIGH]))
+        out[i, at + _OWN] += value * column[4][p]
+        out[i, at + _OTHER] += value * other[4][p]
+
+
+@device
 def _whole(ref, lo, hi, x, y, pair, p, last, work, out, i):
     begin, begin_rest = instant(ref[p], lo[p])
     end, end_rest = _end_of(ref, lo, hi, p, last)
     _leaf(ref, x, y, pair, p, begin, begin_rest, end, end_rest, work, out, i)
     _add_end(x, y, pair, p, out, i)
+    if p < last:
+        _jumps(x, y, pair, lo, hi, p, out, i)
 
 
 @kernel(IN_INT1, IN1, IN1, _COLUMN, _COLUMN, BOOL, _PLACES, INT, INT, OUT2)
@@ -271,6 +321,7 @@ def _window_moments(ref, lo, hi, x, y, pair, places, size, span, out):
         _leaf(ref, x, y, pair, q, opening, close_rest, end, end_rest, work, own, 1)
         if q < h:
             _add_end(x, y, pair, q, own, 1)
+            _jumps(x, y, pair, lo, hi, q, own, 1)
         begin, begin_rest = instant(ref[q], lo[q])
         slack = MICROSECONDS * (GRAIN + 4.0 * _EPSILON * max(abs(lo[q]), abs(hi[q])))
         if q > 0 and (opening - begin) + (close_rest - begin_rest) <= slack:
@@ -284,6 +335,13 @@ def _window_moments(ref, lo, hi, x, y, pair, places, size, span, out):
         slack = MICROSECONDS * (GRAIN + 4.0 * _EPSILON * max(abs(lo[h]), abs(hi[h])))
         if (end - close) + (end_rest - close_rest) <= slack:
             _add_end(x, y, pair, h, own, 2)
+        for number in range(2):
+            out[i, _STATE + 2 + number] = own[2, _X + number * _BLOCK + _OWN]
+            out[i, _STATE + 4 + number] = own[2, _X + number * _BLOCK + _OTHER]
+        for p, at, at_rest in ((q, opening, close_rest), (h, close, close_rest)):
+            _couple_end(x, y, ref, p, at, at_rest, own, 2, _X)
+            if pair:
+                _couple_end(y, x, ref, p, at, at_rest, own, 2, _Y)
         _copy(own, 2, out, i)
 
 
@@ -303,7 +361,7 @@ def window_moments(
     which the window opens and closes; tails and heads ascend. All pieces have a length, those of a window meet. Without ``y`` its
     moments and the covariance are those of nothing, 0.
 
-    >>> flat = Column(np.array([[1.0], [3.0]]), np.zeros(2), np.zeros(2), np.zeros(2))
+    >>> flat = Column(np.array([[1.0], [3.0]]), *np.zeros((4, 2)))
     >>> at = np.array([2_000_000]), np.zeros(1), np.array([0]), np.array([1])
     >>> found, *_ = window_moments(np.array([0, 10**6]), np.zeros(2), np.ones(2), flat, None, at, size_us=2_000_000)
     >>> found.mean.tolist(), found.deviation.tolist()
@@ -319,7 +377,7 @@ def window_moments(
         )
     if size_us <= 0:
         raise ValueError(f"size_us: expected a positive number of microseconds, got {size_us!r}")
-    out = np.zeros((count, _STATE + _BETWEEN))
+    out = np.zeros((count, _STATE + _FURTHER))
     span = int((last - first).max(initial=0))
     ref = np.ascontiguousarray(ref, dtype=np.int64)
     lo, hi = (np.ascontiguousarray(one, dtype=np.float64) for one in (lo, hi))
@@ -340,11 +398,21 @@ def _moments(out: Array, at: int, length: Array, steps: Array, number: int) -> M
     energies = (
         (one * (1.0 + steps)) / MICROSECONDS for one in (out[:, at + _ENERGY], out[:, _STATE + number])
     )
-    return Moments(out[:, at + _HIGH], out[:, at + _LOW], out[:, at + _SHIFT], deviation, rounding, *energies)
+    places = at + _OWN, at + _OTHER, _STATE + 2 + number, _STATE + 4 + number
+    couplings = (out[:, place] * (1.0 + steps) for place in places)
+    mean = out[:, at + _HIGH], out[:, at + _LOW], out[:, at + _SHIFT]
+    return Moments(*mean, deviation, rounding, *energies, *couplings)
 
 
-def _checked(column: Column, n: int) -> tuple[Array, Array, Array, Array]:
-    c, err, energy, ends = (np.ascontiguousarray(one, dtype=np.float64) for one in column)
-    if c.ndim != 2 or len(c) != n or c.shape[1] == 0 or any(one.shape != (n,) for one in (err, energy, ends)):
-        raise ValueError(f"expected {n} coefficients (n, k >= 1), errors, energies and ends, one per ref")
-    return c, err, energy, ends
+def _checked(column: Column, n: int) -> tuple[Array, Array, Array, Array, Array]:
+    c, err, energy, ends, drift = (np.ascontiguousarray(one, dtype=np.float64) for one in column)
+    if (
+        c.ndim != 2
+        or len(c) != n
+        or c.shape[1] == 0
+        or any(one.shape != (n,) for one in (err, energy, ends, drift))
+    ):
+        raise ValueError(
+            f"expected {n} coefficients (n, k >= 1), errors, energies, ends and drifts, one per ref"
+        )
+    return c, err, energy, ends, drift

@@ -6,7 +6,8 @@
   is a polynomial in ``t`` on each cell of the window; quotients are approximated on pieces. A quotient exists where the
   deviations that it divides by exceed their bounds: where a window is flat, or cannot be told from a flat one, there is none.
 2 Bounds: by Cauchy-Schwarz, angles and balls (:mod:`pulse.operators.windows.moments`), from the root mean square of model minus
-  truth in the window. Rounding and the approximation of quotients are added.
+  truth in the window; where drifts are known also by intervals, from the coupling of models with errors. Rounding and the
+  approximation of quotients are added.
 3 Inverts: to one bound for both arguments, by the smallest and largest deviations of results (semantics 4.3).
 4 Revises: upstream by replaying all rows that shared a window.
 5 Accents: scales of the arguments scale the covariance, their quotient the slope, and the correlation stays. An intercept
@@ -64,10 +65,14 @@ class Association(MomentFunction):
             product = first.low * second.low
             found = np.clip(covariance / product, -1.0, 1.0)
             lost = rounding / product + 8.0 * UNIT
-            return found, correlation_error(found - lost, found + lost, first, second) + lost, exists
+            return (
+                found,
+                correlation_error(found - lost, found + lost, first, second, rounding) + lost,
+                exists,
+            )
         slope = covariance / second.low**2
         lost = rounding / second.low**2 + 8.0 * UNIT * np.abs(slope)
-        err = slope_error(np.abs(covariance) + rounding, second, first) + lost
+        err = slope_error(np.abs(covariance) + rounding, second, first, rounding) + lost
         if self.function == SLOPE:
             return slope, err, second.is_known
         made = first.mean - slope * second.mean
@@ -100,9 +105,11 @@ class Association(MomentFunction):
             (None, _level(cells.x), _level(cells.y)),
         )
         x, y = (self.statistic(side, pieces, cells) for side in (cells.x, cells.y))
+        pieces, x, y = _chosen(x.is_known & y.is_known, pieces, x, y)
         low, high, _ = bounds(pieces.c, pieces.lo, pieces.hi)
-        lost = cells.rounding[pieces.source] / (x.low * y.low) + pieces.err
-        return pieces, pieces.c, correlation_error(low - lost, high + lost, x, y) + lost
+        rounding = cells.rounding[pieces.source]
+        lost = rounding / (x.low * y.low) + pieces.err
+        return pieces, pieces.c, correlation_error(low - lost, high + lost, x, y, rounding) + lost
 
     def _regressions(
         self, cells: Cells, dependent: Statistic, independent: Statistic
@@ -117,12 +124,13 @@ class Association(MomentFunction):
             self.tolerance(caused, largest),
             (None, _level(cells.y)),
         )
-        source = pieces.source
         y, x = (self.statistic(side, pieces, cells) for side in (cells.x, cells.y))
+        pieces, x, y = _chosen(x.is_known, pieces, x, y)
+        source = pieces.source
         low, high, _ = bounds(pieces.c, pieces.lo, pieces.hi)
         slope = np.maximum(np.abs(low), np.abs(high)) + pieces.err
         rounding = cells.rounding[source]
-        err = slope_error(slope * x.high**2 + rounding, x, y) + rounding / x.low**2 + pieces.err
+        err = slope_error(slope * x.high**2 + rounding, x, y, rounding) + rounding / x.low**2 + pieces.err
         if self.function == SLOPE:
             return pieces, pieces.c, err
         by = (pieces.ref - cells.ref[source]) / MICROSECONDS
@@ -176,4 +184,21 @@ class Association(MomentFunction):
 
 def _level(side: Side) -> FloatArray:
     """Return the variance up to which the deviation may not exceed its bound."""
-    return (side.error + np.sqrt(side.rounding)) ** 2 * (1.0 + 1e-6)
+    first = (side.error + np.sqrt(side.rounding)) ** 2
+    second = (
+        np.maximum(2.0 * side.coupling, (2.0 * side.coupling + side.error**2) / 3.0) + 16.0 * side.rounding
+    )
+    return np.fmin(first, second) * (1.0 + 1e-6)
+
+
+def _chosen(
+    known: BoolArray, pieces: Pieces, x: Statistic, y: Statistic
+) -> tuple[Pieces, Statistic, Statistic]:
+    """Return the pieces on which the deviations are known."""
+    if known.all():
+        return pieces, x, y
+    return (
+        pieces.chosen(known),
+        Statistic(*(column[known] for column in x)),
+        Statistic(*(column[known] for column in y)),
+    )

@@ -4,8 +4,9 @@
   window's own mean, so that nothing cancels (:mod:`pulse.kernels.windows.moments`). The variance is a polynomial in ``t`` between
   any two instants at which an end of the window passes from one segment to the next; its root is approximated on pieces. Windows
   that touch a hole, or reach outside, have no result. A flat window has deviation 0.
-2 Bounds: a deviation is a seminorm, so it errs by at most the root mean square of model minus truth in the window, which is at
-  most ``err``; a variance by ``2 s e + e²`` then. Rounding and the approximation of the root are added.
+2 Bounds: a deviation is a seminorm, so it errs by at most the root mean square ``r`` of model minus truth in the window, which is
+  at most ``err``; a variance by ``2 s r + r²``. With drifts a variance errs by at most ``2 k + r²``, ``k`` the coupling of the
+  model with its error (:mod:`pulse.operators.windows.moments`). Rounding and the approximation of the root are added.
 3 Inverts: a bound on the deviation to the bound itself; one on the variance, ``b``, to ``b / (2 s + √b)`` with the largest
   deviation (semantics 4.3).
 4 Revises: upstream by replaying all rows that shared a window.
@@ -26,7 +27,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.windows.moment_cells import Cells
 from pulse.operators.windows.moment_pieces import Pieces, fit_root, on_pieces
-from pulse.operators.windows.moments import MomentFunction, Statistic
+from pulse.operators.windows.moments import MomentFunction, Statistic, deviation_error, variance_error
 from pulse.stream.units.affine import Affine
 
 
@@ -43,19 +44,21 @@ class Deviation(MomentFunction):
         if self.function == "stddev":
             return x.low, x.err, exists
         square = x.low * x.low
-        return square, (2.0 * x.low * x.err + x.err * x.err) * GROWN + UNIT * square, exists
+        rounding = (2.0 * x.low + x.rounding) * x.rounding + UNIT * square
+        return square, variance_error(x, x.radius) + rounding * GROWN, exists
 
     def on_cells(self, cells: Cells) -> tuple[Pieces | None, FloatArray, FloatArray]:
         whole = self.statistic(cells.x, None, cells)
         if self.function == "variance":
             c, e = cells.x.variance, cells.x.error
-            err = (2.0 * whole.high * e + e * e) * GROWN + cells.x.rounding
+            err = variance_error(whole, e) + cells.x.rounding
             return None, c, err + evaluation(c, cells.lo, cells.hi)
+        caused = deviation_error(whole.high, cells.x.error, cells.x.coupling, np.zeros(len(cells.ref)))
         pieces = on_pieces(
             (cells.ref, cells.lo, cells.hi),
             (cells.x.variance,),
             fit_root,
-            self.tolerance(cells.x.error, whole.high),
+            self.tolerance(caused, whole.high),
             (None,),
         )
         return pieces, pieces.c, self.statistic(cells.x, pieces, cells).err + pieces.err

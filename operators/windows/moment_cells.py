@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.kernels.instants import MICROSECONDS
 from pulse.kernels.polynomial.arithmetic import evaluate, multiply, subtract, taylor_shift
 from pulse.kernels.rounding import GROWN, UNIT, magnitudes, shift_rounding
@@ -31,7 +31,8 @@ _ROUNDINGS = 64.0 * UNIT  # per coefficient: of products, integrals, sums and sh
 class Side(NamedTuple):
     """Moments of one attribute on cells: mean and variance as polynomials, the bounds of their rounding and of the model's error.
 
-    ``error`` is the root mean square of model minus truth in a window, ``mean_error`` bounds the error of its mean.
+    ``error`` is the root mean square of model minus truth in a window, ``mean_error`` bounds the error of its mean. Couplings
+    bound the covariance of the model with its own error, and with that of the other attribute.
     """
 
     mean: FloatArray
@@ -40,6 +41,8 @@ class Side(NamedTuple):
     rounding: FloatArray
     error: FloatArray
     mean_error: FloatArray
+    coupling: FloatArray
+    other_coupling: FloatArray
 
 
 class Cells(NamedTuple):
@@ -58,8 +61,12 @@ class Cells(NamedTuple):
 
 
 def column_of(rows: Relation, name: str) -> Column:
-    """Return an attribute as the kernel takes it, with the energies of rows and of their solved ends."""
+    """Return an attribute as the kernel takes it, with the energies of rows and of their solved ends.
+
+    A misplaced end moves the integral of the error as well: by no more than all ends of the key together.
+    """
     c, err = rows.models[name], rows.err[name]
+    drift = rows.drift.get(name, np.full(len(rows), np.inf))
     with np.errstate(over="ignore", invalid="ignore"):
         energy = err * err * (rows.hi - rows.lo) * GROWN
         ends = np.zeros(len(rows))
@@ -68,7 +75,9 @@ def column_of(rows: Relation, name: str) -> Column:
             jump = np.abs(evaluate(c[found], rows.hi[found]) - evaluate(c[found + 1], rows.lo[found + 1]))
             jump += err[found] + err[found + 1]
             ends[found] = 2.0 * (within + gap) * jump * jump
-    return Column(c, err, energy, ends)
+            moved = np.bincount(rows.group[found], 2.0 * (within + gap) * jump, rows.groups)
+            drift = (drift + moved[rows.group]) * GROWN
+    return Column(c, err, energy, ends, drift)
 
 
 def mean_error(
@@ -104,14 +113,14 @@ def moment_cells(rows: Relation, x: str, y: str | None, size: int) -> Cells:
     flat = (head == tail) if width <= 2 else np.zeros(len(ref), bool)  # lines: the variance is constant
     first = _Part(rows, columns[0], mx, cells, size)
     second = first if y is None else _Part(rows, columns[1], my, cells, size)
-    sides = [
-        _side(one, one.moments.deviation**2, flat, mean_error(rows, name, size, one.error, head, tail))
-        for one, name in zip((first, second), names, strict=True)
-    ]
+    own, other = (
+        _side(one, against, flat, mean_error(rows, name, size, one.error, head, tail))
+        for one, against, name in ((first, second, names[0]), (second, first, names[1]))
+    )
     if y is None:
-        return Cells(offsets, ref, lo, hi, head, tail, sides[0], sides[0], sides[0].variance, rounding)
+        return Cells(offsets, ref, lo, hi, head, tail, own, own, own.variance, rounding)
     product, lost = _products(first, second, covariance, flat)
-    return Cells(offsets, ref, lo, hi, head, tail, *sides, product, lost + rounding)
+    return Cells(offsets, ref, lo, hi, head, tail, own, other, product, lost + rounding)
 
 
 _CellColumns = tuple[IntArray, FloatArray, FloatArray, IntArray, IntArray]
@@ -138,6 +147,7 @@ class _Part:
         self.gained_size = (self.sizes[0] + self.sizes[1]) * share
         self.gained_lost = (head_lost + tail_lost) * share + _ROUNDINGS * gained.shape[1] * self.gained_size
         self.error = self._errors(rows, column, cells)
+        self.drifts = column.drift[head], column.drift[tail]
 
     def _about(
         self, rows: Relation, c: FloatArray, row: IntArray, at: IntArray
@@ -150,6 +160,18 @@ class _Part:
             found[:, 0]
         )
         return taylor_shift(found, by), lost
+
+    def coupling(self, other: _Part) -> FloatArray:
+        """Bound the covariance with the error of ``other``, itself or another attribute, over any window of each cell."""
+        at_head, at_tail = other.drifts
+        whole = self.moments.variation if other is self else self.moments.other_variation
+        # The window's ends, about the mean, which moves by what is gained; and what the head row rises and falls on the cell.
+        more = self.gained_size + self.gained_lost + self.moments.mean_rounding
+        rise = 2.0 * self.head.shape[1] * self.sizes[0] if self.head.shape[1] > 1 else 0.0
+        head = self.sizes[0] + self.lost[0] + more + rise
+        tail = self.sizes[1] + self.lost[1] + more
+        total = whole + _times(at_head, head) + _times(at_tail, tail)
+        return np.asarray(total / self.seconds * GROWN)
 
     def _errors(self, rows: Relation, column: Column, cells: _CellColumns) -> FloatArray:
         """Bound the root mean square of the model's error over any window of each cell."""
@@ -176,22 +198,25 @@ class _Part:
             return np.asarray(np.sqrt(total / w) * GROWN)
 
 
-def _times(square: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return the energy of an error for some time; none of an infinite one for no time."""
-    return np.where(seconds > 0.0, square * seconds, 0.0)
+def _times(bound: FloatArray, size: FloatArray) -> FloatArray:
+    """Multiply a bound by a time or size; nothing times an infinite bound is nothing."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(size > 0.0, bound * size, 0.0)
 
 
-def _side(part: _Part, begin: FloatArray, flat: FloatArray, mean_error: FloatArray) -> Side:
+def _side(part: _Part, other: _Part, flat: BoolArray, mean_error: FloatArray) -> Side:
+    begin = part.moments.deviation**2
     variance, lost = _products(part, part, begin, flat)
     deviation, rounding = part.moments.deviation, part.moments.rounding
     mean = part.gained.copy()
     mean[:, 0] += part.moments.mean
     mean_rounding = part.moments.mean_rounding + part.gained_lost + 4.0 * UNIT * np.abs(part.moments.mean)
     lost += 2.0 * deviation * rounding + rounding * rounding + 4.0 * UNIT * begin
-    return Side(mean, mean_rounding, variance, lost, part.error, mean_error)
+    couplings = part.coupling(part), part.coupling(other)
+    return Side(mean, mean_rounding, variance, lost, part.error, mean_error, *couplings)
 
 
-def _products(a: _Part, b: _Part, begin: FloatArray, flat: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _products(a: _Part, b: _Part, begin: FloatArray, flat: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return the covariance as polynomials, and the bound of their rounding without that of its value ``begin``."""
     change = _integrated(subtract(multiply(a.head, b.head), multiply(a.tail, b.tail))) / a.seconds
     change[:, 0] = -evaluate(change, a.lo)

@@ -75,6 +75,11 @@ class Pieces(NamedTuple):
     mid: FloatArray
     half: FloatArray
 
+    def chosen(self, rows: BoolArray) -> Pieces:
+        """Return some of the pieces."""
+        source, ref = self.source[rows], self.ref[rows]
+        return Pieces(source, ref, *(column[rows] for column in self[2:]))
+
 
 def interpolated(values: FloatArray) -> FloatArray:
     """Return the polynomials through values at the nodes."""
@@ -155,10 +160,8 @@ def on_pieces(
         keep = defined & (short | (~split & (err <= tolerance[source]))) & np.isfinite(err)
         found.append((source[keep], begin[keep], end[keep], p[keep], err[keep]))
         again = np.flatnonzero(~keep & ~dropped & ~short)
-        at = mid[again]
-        source, begin, end = (
-            np.concatenate(two) for two in ((source[again],) * 2, (begin[again], at), (at, end[again]))
-        )
+        at, source = mid[again], np.tile(source[again], 2)
+        begin, end = np.concatenate((begin[again], at)), np.concatenate((at, end[again]))
     merged = [np.concatenate(column) for column in zip(*found, strict=True)] if found else []
     if not merged:
         empty = np.zeros(0)

@@ -1,13 +1,14 @@
 """Define what functions of a window's moments share: statistics at closing times and on pieces, bounds, inversion.
 
-A deviation is a seminorm: that of the truth differs from that of the model by at most the root mean square of model minus truth
-in the window, which is at most ``err``. With ``ex`` and ``ey`` these bounds, rounding included, and ``sx`` and ``sy`` the
-deviations of the models:
+A deviation is a seminorm: that of the truth differs from that of the model by at most the root mean square ``r`` of model minus
+truth in the window, which is at most ``err``. Where drifts are known, the covariance of a model with an error is bounded as well,
+by ``k`` (:mod:`pulse.kernels.windows.moments`), and the variance of the truth lies between ``s² - 2k`` and ``s² + 2k + r²``: to
+second order in the error, where the seminorm is of first. The smaller bound counts:
 
 ============ ==========================================================================================================
-covariance   ``sx ey + sy ex + ex ey`` (Cauchy-Schwarz)
-correlation  a cosine whose angle errs by at most ``asin(ex / sx) + asin(ey / sy)``
-slope        ``(|c| ex² / sx² + sy ex) / (sx² - ex²) + ey / (sx - ex)``: ``x / |x|²`` maps a ball to a ball
+covariance   ``sx ry + sy rx + rx ry`` (Cauchy-Schwarz), or ``kxy + kyx + rx ry``
+correlation  a cosine whose angle errs by at most ``asin(rx / sx) + asin(ry / sy)``, or the quotient of intervals
+slope        ``(|c| rx² / sx² + sy rx) / (sx² - rx²) + ry / (sx - rx)``: ``x / |x|²`` maps a ball to a ball, or intervals
 ============ ==========================================================================================================
 
 A quotient exists where the deviations it divides by exceed their bounds; elsewhere it is a hole.
@@ -42,13 +43,21 @@ RELATIVE = 1e-6
 
 
 class Statistic(NamedTuple):
-    """An attribute's mean and deviation in windows, from smallest to largest, with the bounds of their errors."""
+    """An attribute's mean and deviation in windows, from smallest to largest, with the bounds of their errors.
+
+    ``radius`` bounds the root mean square of the error, rounding included, ``err`` the error of the deviation; couplings the
+    covariances of the model with its own error and with that of the other attribute. ``rounding`` is that of the deviation.
+    """
 
     mean: FloatArray
     mean_err: FloatArray
     low: FloatArray
     high: FloatArray
+    radius: FloatArray
     err: FloatArray
+    coupling: FloatArray
+    other_coupling: FloatArray
+    rounding: FloatArray
 
     @property
     def is_known(self) -> BoolArray:
@@ -56,14 +65,40 @@ class Statistic(NamedTuple):
         return np.asarray(self.low > self.err)
 
 
+def deviation_error(
+    low: FloatArray, error: FloatArray, coupling: FloatArray, rounding: FloatArray
+) -> FloatArray:
+    """Bound the error of deviations from ``low`` up, by the root mean square ``error`` and by the coupling with it."""
+    least = np.maximum(low - rounding, 0.0)
+    more = 2.0 * coupling + error * error
+    above = more / (np.sqrt(least * least + more) + least)
+    rest = least * least - 2.0 * coupling
+    below = np.where(
+        rest > 0.0, 2.0 * coupling / (least + np.sqrt(np.maximum(rest, 0.0))), np.sqrt(2.0 * coupling)
+    )
+    second = np.maximum(np.where(more > 0.0, above, 0.0), np.where(coupling > 0.0, below, 0.0))
+    return np.asarray((np.fmin(error, second) + rounding) * GROWN)
+
+
+def variance_error(x: Statistic, error: FloatArray) -> FloatArray:
+    """Bound the error of a variance without its rounding; ``error`` is the root mean square."""
+    return np.asarray(np.fmin(2.0 * x.high * error, 2.0 * x.coupling) + error * error) * GROWN
+
+
 def covariance_error(x: Statistic, y: Statistic) -> FloatArray:
     """Bound the error of a covariance without its rounding."""
-    return (x.high * y.err + y.high * x.err + x.err * y.err) * GROWN
+    first = x.high * y.radius + y.high * x.radius
+    return np.asarray(np.fmin(first, x.other_coupling + y.other_coupling) + x.radius * y.radius) * GROWN
 
 
-def correlation_error(low: FloatArray, high: FloatArray, x: Statistic, y: Statistic) -> FloatArray:
-    """Bound the error of correlations from ``low`` to ``high``; both deviations are known."""
-    turned = sum(np.arcsin(np.minimum(one.err / one.low * GROWN, 1.0)) for one in (x, y))
+def correlation_error(
+    low: FloatArray, high: FloatArray, x: Statistic, y: Statistic, rounding: FloatArray
+) -> FloatArray:
+    """Bound the error of correlations from ``low`` to ``high``; both deviations are known, the covariance up to a rounding."""
+    turned = np.zeros(len(low))
+    for one in (x, y):
+        share = np.minimum(one.radius / one.low * GROWN, 1.0)
+        turned += np.where(share < 1.0, np.arcsin(share), np.pi)
     half = np.minimum(0.5 * turned * (1.0 + FUNCTION), 0.5 * np.pi)
     # |cos(a) - cos(a ± d)| = 2 sin(a ± d/2) sin(d/2), the largest sine where the angle comes nearest to a right one
     least, most = (np.arccos(np.clip(one, -1.0, 1.0)) for one in (high, low))
@@ -72,13 +107,22 @@ def correlation_error(low: FloatArray, high: FloatArray, x: Statistic, y: Statis
         1.0,
         np.sin(np.where(most < 0.5 * np.pi, most + half, least - half)),
     )
-    return np.minimum(2.0 * (sine + 4.0 * FUNCTION) * np.sin(half) * (1.0 + FUNCTION), 2.0)
+    by_angle = 2.0 * (sine + 4.0 * FUNCTION) * np.sin(half) * (1.0 + FUNCTION)
+    product = (x.low - x.err) * (y.low - y.err)
+    size = np.minimum(np.maximum(np.abs(low), np.abs(high)), 1.0)
+    by_intervals = (covariance_error(x, y) + rounding) / product + size * (
+        x.low * y.low / product * GROWN - 1.0
+    )
+    return np.asarray(np.minimum(np.fmin(by_angle, by_intervals * GROWN), 2.0))
 
 
-def slope_error(size: FloatArray, x: Statistic, y: Statistic) -> FloatArray:
-    """Bound the error of a slope for covariances up to ``size``; the deviation of ``x`` is known."""
-    rest = (x.low - x.err) * (x.low + x.err)
-    return ((size * (x.err / x.low) ** 2 + y.high * x.err) / rest + y.err / (x.low - x.err)) * GROWN
+def slope_error(size: FloatArray, x: Statistic, y: Statistic, rounding: FloatArray) -> FloatArray:
+    """Bound the error of a slope for covariances up to ``size``, known up to a rounding; the deviation of ``x`` is known."""
+    rest = (x.low - x.radius) * (x.low + x.radius)
+    by_balls = (size * (x.radius / x.low) ** 2 + y.high * x.radius) / rest + y.radius / (x.low - x.radius)
+    least = (x.low - x.err) ** 2
+    by_intervals = (covariance_error(x, y) + rounding) / least + size * (1.0 / least * GROWN - 1.0 / x.low**2)
+    return np.asarray(np.fmin(np.where(x.radius < x.low, by_balls, np.inf), by_intervals)) * GROWN
 
 
 @dataclass(frozen=True)
@@ -138,11 +182,20 @@ class MomentFunction(WindowFunction):
     def _statistic(
         self, rows: Relation, name: str, found: Moments, head: IntArray, tail: IntArray
     ) -> Statistic:
-        error = np.sqrt(found.energy / (self.size / MICROSECONDS)) * GROWN
+        seconds = self.size / MICROSECONDS
+        error = np.sqrt(found.energy / seconds) * GROWN
         off = mean_error(rows, name, self.size, error, head, tail) + found.mean_rounding
-        deviation = found.deviation
+        deviation, coupling = found.deviation, found.coupling / seconds * GROWN
         return Statistic(
-            found.mean, off + UNIT * np.abs(found.mean), deviation, deviation, error + found.rounding
+            found.mean,
+            off + UNIT * np.abs(found.mean),
+            deviation,
+            deviation,
+            error + found.rounding,
+            deviation_error(deviation, error, coupling, found.rounding),
+            coupling,
+            found.other_coupling / seconds * GROWN,
+            found.rounding,
         )
 
     # -- on pieces of the closing time ----------------------------------------------------------------------
@@ -180,8 +233,17 @@ class MomentFunction(WindowFunction):
         )
         size = np.maximum(np.abs(mean.low), np.abs(mean.high))
         off = side.mean_error[source] + side.mean_rounding[source]
+        low, error, coupling = low * (1.0 - 4.0 * UNIT), side.error[source], side.coupling[source]
         return Statistic(
-            size, off, low * (1.0 - 4.0 * UNIT), high * GROWN, (side.error[source] + lost) * GROWN
+            size,
+            off,
+            low,
+            high * GROWN,
+            (error + lost) * GROWN,
+            deviation_error(low, error, coupling, lost),
+            coupling,
+            side.other_coupling[source],
+            lost,
         )
 
     def tolerance(self, caused: FloatArray, largest: FloatArray) -> FloatArray:

@@ -122,6 +122,43 @@ def test_samples_and_segments_exist_together(relation: Relation, function: str, 
             assert (int(through.group[row]), first) in held
 
 
+@given(
+    relations(bounds=(0.0, 0.03, 0.25), points=False),
+    st.sampled_from((*OF_ONE, *OF_TWO)),
+    st.sampled_from([500_000, 2_000_000]),
+    st.data(),
+)
+def test_drifts_keep_every_truth_that_returns_to_the_model(
+    relation: Relation, function: str, size: int, data: st.DataObject
+) -> None:
+    """Truths as far above a row as below it: the integrals differ by half of the bound times the length at most."""
+    chosen = {name: [(share, -share) for share, _ in data.draw(shares(len(relation)))] for name in ("x", "y")}
+    half = {name: 0.5 * err * (relation.hi - relation.lo) * (1 + 1e-12) for name, err in relation.err.items()}
+    operator, relation = window(function, size), replace(relation, drift=half)
+    found, made = operator.samples(relation, 250_000), operator.segments(relation)
+    for place in np.flatnonzero(found.certainty).tolist():
+        group, t = int(found.of_group[place]), Fraction(int(found.times[place]))
+        pieces = [truth(relation, name, group, chosen[name]) for name in operator.names]
+        check(function, Fraction(found.values["w"][place]), found.err["w"][place], pieces, t - size, t)
+    for row in range(len(made)):
+        pieces = [truth(relation, name, int(made.group[row]), chosen[name]) for name in operator.names]
+        begin, end = naive.row_span(made, row)
+        at = begin + (end - begin) * Fraction(5, 7)
+        if any(one[0] <= at - size for one in pieces[0]) and any(one[1] >= at for one in pieces[0]):
+            got = naive.piece_value(made.ref[row], made.models["w"][row], at)
+            check(function, got, made.err["w"][row], pieces, at - size, at)
+
+
+def test_a_known_drift_bounds_to_second_order() -> None:
+    relation = steps([1.0, 2.0] * 50, 0.1)
+    tight = replace(relation, drift={name: np.full(100, 1e-4) for name in ("x", "y")})
+    for function in ("stddev", "variance", "covar", "regr_slope"):
+        loose, close = (
+            window(function, 20_000_000).samples(one, 1_000_000).err["w"] for one in (relation, tight)
+        )
+        assert (close * 4.0 < loose).all()
+
+
 def steps(values: list[float], err: float = 0.0, other: list[float] | None = None) -> Relation:
     """Steps of a second each, of two attributes."""
     parts = [one_row([x], err, lo=float(i), hi=i + 1.0) for i, x in enumerate(values)]
