@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,16 +30,6 @@ from pulse.datasets.rows import parse_rows
 
 GROUP_ROWS = 1 << 20
 METADATA = "pulse.generator"  # the key, in a file's metadata, of its origin
-
-
-class Generator(Protocol):
-    """A kind of data with its knobs."""
-
-    def schema(self) -> pa.Schema:
-        """Return the columns."""
-
-    def tables(self, seed: int) -> Iterator[pa.Table]:
-        """Yield rows without end, sorted by t, or by arrival where that is a column."""
 
 
 Maker = Ticks | Objects | Vessels | Sensors
@@ -177,7 +167,7 @@ def _times(table: pa.Table) -> tuple[int, int]:
     return found["min"].value, found["max"].value
 
 
-def _pieces(maker: Generator, rows: int, seed: int) -> Iterator[pa.Table]:
+def _pieces(maker: Maker, rows: int, seed: int) -> Iterator[pa.Table]:
     left = rows
     for table in maker.tables(seed):
         yield table.slice(0, left)

@@ -79,30 +79,25 @@ def _check_nulls(batch: pa.RecordBatch, schema: StreamSchema) -> None:
     for name, error in required.items():
         column = batch.column(name)
         if column.null_count:
-            row = _first(column.is_null().to_numpy(zero_copy_only=False))
+            row = pc.index(column.is_null(), True).as_py()
             raise error(f"{locate(batch, schema, row)}: '{name}' is null; fill it or drop the row")
 
 
 def _check_ranges(batch: pa.RecordBatch, schema: StreamSchema) -> None:
     lo, hi = batch.column("lo").to_numpy(), batch.column("hi").to_numpy()
     for name, offset in (("lo", lo), ("hi", hi)):
-        bad = ~np.isfinite(offset)
-        if bad.any():
-            row = _first(bad)
+        if (row := _first(~np.isfinite(offset))) is not None:
             raise NotFiniteError(
                 f"{locate(batch, schema, row)}: '{name}' is {offset[row]}; give a finite number of seconds"
             )
-    reversed_ = hi < lo
-    if reversed_.any():
-        row = _first(reversed_)
+    if (row := _first(hi < lo)) is not None:
         raise ReversedRangeError(
             f"{locate(batch, schema, row)}: hi {hi[row]} is below lo {lo[row]}; a segment covers [ref + lo, ref + hi), "
             "swap them or drop the row"
         )
     ref = batch.column("ref").view(pa.int64()).to_numpy()
     beyond = (np.maximum(np.abs(lo), np.abs(hi)) > LIMIT / 1e6) | (ref > LIMIT) | (ref < -LIMIT)
-    if beyond.any():
-        row = _first(beyond)
+    if (row := _first(beyond)) is not None:
         raise TimestampError(
             f"segments, row {row} ({describe_key(batch, schema, row)}): ref {ref[row]} us, lo {lo[row]} s, hi {hi[row]} s "
             "exceed ±10**18 microseconds (about 31,700 years); check the units"
@@ -112,14 +107,11 @@ def _check_ranges(batch: pa.RecordBatch, schema: StreamSchema) -> None:
 def _check_model(batch: pa.RecordBatch, schema: StreamSchema, name: str) -> None:
     lists = batch.column(name)
     counts = lengths(lists)
-    if (counts == 0).any():
-        row = _first(counts == 0)
+    if (row := _first(counts == 0)) is not None:
         raise EmptyModelError(
             f"{locate(batch, schema, row)}: '{name}' has no coefficient; a constant has one"
         )
-    bad = ~np.isfinite(flat(lists))
-    if bad.any():
-        at = _first(bad)
+    if (at := _first(~np.isfinite(flat(lists)))) is not None:
         row = int(np.searchsorted(np.cumsum(counts), at, side="right"))
         raise NotFiniteError(
             f"{locate(batch, schema, row)}: '{name}' has coefficients {lists[row].as_py()}; all must be finite, refit it"
@@ -129,14 +121,12 @@ def _check_model(batch: pa.RecordBatch, schema: StreamSchema, name: str) -> None
 def _check_bound(batch: pa.RecordBatch, schema: StreamSchema, name: str) -> None:
     column = batch.column(name)
     bound = column.fill_null(0.0).to_numpy() if column.null_count else column.to_numpy()
-    if not np.isfinite(bound).all():
-        row = _first(~np.isfinite(bound))
+    if (row := _first(~np.isfinite(bound))) is not None:
         raise NotFiniteError(
             f"{locate(batch, schema, row)}: '{name}' is {bound[row]}; a certified bound is finite"
             + (" (null when unknown)" if name.endswith("_drift") else "")
         )
-    if (bound < 0.0).any():
-        row = _first(bound < 0.0)
+    if (row := _first(bound < 0.0)) is not None:
         raise NegativeBoundError(
             f"{locate(batch, schema, row)}: '{name}' is {bound[row]}; a bound is not negative"
         )
@@ -147,8 +137,7 @@ def _check_points(batch: pa.RecordBatch, schema: StreamSchema) -> None:
         return
     flagged = batch.column("point").to_numpy(zero_copy_only=False)
     is_point = batch.column("lo").to_numpy() == batch.column("hi").to_numpy()
-    if (flagged != is_point).any():
-        row = _first(flagged != is_point)
+    if (row := _first(flagged != is_point)) is not None:
         what = (
             "lo equals hi, but it is not flagged as a point"
             if is_point[row]
@@ -165,13 +154,13 @@ def _check_kinds(batch: pa.RecordBatch, schema: StreamSchema) -> bool:
         return True
     kinds = batch.column("kind")
     known = pc.is_in(kinds, value_set=pa.array(KIND_CODES)).to_numpy(zero_copy_only=False)
-    if not known.all():
-        row = _first(~known)
+    if (row := _first(~known)) is not None:
         raise ElementError(
             f"{locate(batch, schema, row)}: 'kind' is {kinds[row].as_py()!r}; expected one of {', '.join(KIND_CODES)}"
         )
     return bool(pc.all(pc.equal(kinds, "+I"), min_count=0).as_py())
 
 
-def _first(mask: BoolArray) -> int:
-    return int(np.flatnonzero(mask)[0])
+def _first(mask: BoolArray) -> int | None:
+    """Return the first row where the mask holds; None where none does."""
+    return int(mask.argmax()) if mask.any() else None
