@@ -348,25 +348,6 @@ def envelope(
     return merge_runs((pieces.ref, c), runs, spans, groups, upper)
 
 
-def merge(
-    ref: Integers, c: Array, a: EnvelopePieces, b: EnvelopePieces, *, upper: bool = False
-) -> EnvelopePieces:
-    """Merge two envelopes, group by group; ``source`` of both points into ``ref`` and ``c``."""
-    ref, c = np.ascontiguousarray(ref, dtype=np.int64), coefficients_of(c, len(ref))
-    if len(a.offsets) != len(b.offsets):
-        raise ValueError(
-            f"envelopes: expected as many groups, got {len(a.offsets) - 1} and {len(b.offsets) - 1}"
-        )
-    source = np.concatenate([a.source, b.source]).astype(np.int64)
-    if len(source) and not (source.min() >= 0 and source.max() < len(ref)):
-        raise ValueError(f"source: expected piece numbers in 0..{len(ref) - 1}")
-    runs = (source, np.concatenate([a.lo, b.lo]), np.concatenate([a.hi, b.hi]))
-    after = b.offsets + len(a.source)
-    spans = np.stack([a.offsets[:-1], a.offsets[1:], after[:-1], after[1:]], axis=1).reshape(-1, 2)
-    groups = np.arange(0, len(spans) + 1, 2)
-    return merge_runs((ref, c), runs, spans, groups, upper)
-
-
 def merge_runs(
     table: tuple[Integers, Array], runs: Runs, spans: Integers, groups: Integers, upper: bool
 ) -> EnvelopePieces:

@@ -81,22 +81,6 @@ class Margins(NamedTuple):
         return np.where(free, np.inf, self.amount)
 
 
-def slack(relation: Relation, predicate: Expression) -> FloatArray:
-    """Return per row the slack: infinite where no motion of a model could give a result, 0 where there is one already.
-
-    >>> from pulse.core.columns import Columns
-    >>> import pyarrow as pa
-    >>> columns = Columns((), ("x",))
-    >>> batch = pa.RecordBatch.from_pylist([{"ref": 0, "lo": 0.0, "hi": 4.0, "x": [3.0, 1.0], "x_err": 0.0,
-    ...     "x_drift": None, "certainty": "certain"}], schema=columns.segment_schema())
-    >>> from pulse.core.expression import Column, Constant
-    >>> slack(Relation.from_table(batch, columns), Comparison("<", Column("x"), Constant(1))).round(6)
-    array([2.])
-    """
-    holds, amount = margins(relation, predicate).by_row(len(relation))
-    return np.where(holds, 0.0, amount)
-
-
 Note = Callable[[Forward, int, FloatArray], None]
 """A callback for every expression (by index) whose error is limited, with the limits per row of ``forward.relation``."""
 

@@ -29,8 +29,8 @@ from pulse.plan.notation import formula
 from pulse.plan.rules.constant_folding import folded
 from pulse.plan.symbolic import Symbolic, symbolic
 from pulse.stream.units.affine import Affine
-from pulse.validation.inversion.slack import slack
 from tests.operators.computing import compute
+from tests.validation.inversion.test_slack import slack
 
 X = Column("x")
 CUBE = Function("cube", (X,))
