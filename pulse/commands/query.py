@@ -1,4 +1,4 @@
-"""Implement ``pulse query``: answer SQL with tuples or segments and their error."""
+"""Implement ``pulse query``: answer SQL with tuples, segments or episodes and their error."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ Out = Annotated[
 ]
 Segments = Annotated[
     bool, typer.Option("--segments", help="Return result segments instead of sampled tuples.")
+]
+Episodes = Annotated[
+    bool,
+    typer.Option("--episodes", help="Return one row for each stretch of time in which the answer holds."),
 ]
 Lineage = Annotated[
     bool, typer.Option("--lineage", help="With --segments: add the inputs that caused each segment.")
@@ -55,6 +59,7 @@ def query(
     param: options.Parameters = None,
     out: Out = None,
     segments: Segments = False,
+    episodes: Episodes = False,
     possible: options.Possible = False,
     lineage: Lineage = False,
     as_of: options.AsOf = None,
@@ -79,6 +84,7 @@ def query(
       pulse query --stream S=prices @macd.sql --out out.parquet
       pulse query --stream S=prices @macd.sql --param short=10 --param long=60 --out out.parquet
       pulse query --stream S=prices "select * from S where price > 100" --segments --out out.parquet
+      pulse query --stream S=prices "select symbol, price from S where price > 100" --episodes
       pulse query --stream S=prices @macd.sql --as-of "2018-01-03 10:00"
       pulse query --stream S=raw @macd.sql --accents S=splits.log
       pulse query --stream S=prices @macd.sql --revised-from 3 --out revisions.parquet
@@ -87,6 +93,7 @@ def query(
     from pulse.commands.starting import session as started
 
     begin = clock.perf_counter()
+    _check_form(segments, episodes, lineage, revised_from is not None)
     options_given: dict[str, Any] = {
         "streams": options.streams(stream),
         "parameters": options.parameters(param),
@@ -101,18 +108,32 @@ def query(
     with started(master, engine) as session:
         answer = _answer(session, options.query_text(query), options_given, since, revised, lineage)
         if out is None:
-            _show(answer, segments, limit, as_json)
+            _show(answer, segments, episodes, limit, as_json)
             _print_notes(answer)
             return
         with Bar(quiet=as_json) as bar:
-            rows = answer.write(out, tuples=not segments, overwrite=overwrite, progress=bar.step)
+            rows = answer.write(
+                out, tuples=not segments, episodes=episodes, overwrite=overwrite, progress=bar.step
+            )
     seconds = clock.perf_counter() - begin
     _print_notes(answer)
     if as_json:
         typer.echo(json.dumps({"out": out, "rows": rows, "seconds": seconds, "notes": answer.notes}))
     else:
-        what = ("segments" if segments else "tuples") if since is None else "revisions"
+        form = "episodes" if episodes else "segments" if segments else "tuples"
+        what = form if since is None else "revisions"
         typer.echo(f"{'' if rows is None else f'{rows:,} '}{what} written to {out} in {seconds:.1f} s")
+
+
+def _check_form(segments: bool, episodes: bool, lineage: bool, revised: bool) -> None:
+    """Reject combinations of forms of the answer."""
+    if episodes and (segments or lineage):
+        other = "--segments" if segments else "--lineage"
+        raise options.OptionError(f"--episodes does not go with {other}: choose one form of the answer")
+    if episodes and revised:
+        raise options.OptionError(
+            "--episodes does not go with --revised-from: compare --segments, or the episodes of two --version"
+        )
 
 
 def _answer(
@@ -145,14 +166,14 @@ def _print_notes(answer: Answer | RevisedAnswer) -> None:
         typer.echo(str(report), err=True)
 
 
-def _show(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: bool) -> None:
+def _show(answer: Answer | RevisedAnswer, segments: bool, episodes: bool, limit: int, as_json: bool) -> None:
     """Print the first rows; for a query that ends at an accent, the rows before it, and then its error."""
     from pulse.commands.output.progress import Bar
     from pulse.runtime.accents.query_units import QueryAbortedError
 
     try:
         with Bar(quiet=as_json):
-            shown = answer.head(limit, tuples=not segments)
+            shown = answer.head(limit, tuples=not segments, episodes=episodes)
     except QueryAbortedError as e:
         for line in _lines(e.emitted, False, limit, as_json):
             typer.echo(line)

@@ -62,6 +62,13 @@ def first_microsecond(ref: IntArray, offset: FloatArray) -> IntArray:
     return first
 
 
+def last_microsecond(ref: IntArray, offset: FloatArray) -> IntArray:
+    """Return the last whole microsecond that is not after each instant, within the tolerance."""
+    whole, rest = split(ref, offset)
+    last: IntArray = whole - (rest < -(GRAIN + _ULPS * np.abs(offset)))
+    return last
+
+
 def on_microsecond(ref: IntArray, offset: FloatArray) -> BoolArray:
     """Test whether each instant counts as a whole microsecond."""
     result: BoolArray = np.abs(split(ref, offset)[1]) <= GRAIN + _ULPS * np.abs(offset)

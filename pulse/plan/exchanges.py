@@ -20,13 +20,17 @@ from collections.abc import Mapping
 
 from pulse.operators.node import Node
 from pulse.operators.placement import Placing
+from pulse.operators.relational.exchange import Exchange
 
 
-def place_exchanges(plan: Node, alike: Mapping[str, tuple[str, ...]] | None = None) -> Node:
+def place_exchanges(
+    plan: Node, alike: Mapping[str, tuple[str, ...]] | None = None, *, by_key: bool = False
+) -> Node:
     """Insert exchanges where rows must meet that do not lie together.
 
     The plan must be bound and optimised. (With open parameters a grid's bucket counts the known sizes only.) Streams are stored
     by their keys; with ``alike`` they are partitioned by these key attributes instead, equal values of all streams together.
+    With ``by_key`` the rows of each result key end up together, which a grid alone does not bring about.
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
@@ -40,4 +44,6 @@ def place_exchanges(plan: Node, alike: Mapping[str, tuple[str, ...]] | None = No
         Across top = max(S.price) [partial]
           Scan S as S
     """
-    return plan.place(Placing(alike), ())[0]
+    placed, place = plan.place(Placing(alike), ())
+    keys = plan.columns.key_names
+    return Exchange(placed, keys) if by_key and not place.holds(keys) else placed

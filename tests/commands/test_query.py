@@ -273,3 +273,24 @@ def test_the_engine_may_come_from_the_environment(
     asked = ("query", SAMPLED, "--stream", f"S={stored.path}")
     refused(run(*asked), "expected 'spark' or 'local', got 'abacus'")
     assert run("query", SAMPLED, *s).code == 0  # an explicit option wins
+
+
+def test_episodes_are_shown_and_written(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path) -> None:
+    text = "select symbol, price from S where price > 20"
+    wanted = local().sql(text, streams={"S": stored}).episodes()
+    done = run("query", text, *s, "--episodes", "--limit", 2)
+    assert done.code == 0
+    assert done.out.splitlines()[0].split()[:5] == ["symbol", "start", "end", "duration", "certainty"]
+    rows = [
+        json.loads(line)
+        for line in run("query", text, *s, "--episodes", "--json", "--limit", 999).out.splitlines()
+    ]
+    assert [row["duration"] for row in rows] == wanted.column("duration").to_pylist()
+    out = tmp_path / "episodes.parquet"
+    assert f"{wanted.num_rows} episodes written to" in run("query", text, *s, "--episodes", "--out", out).out
+    assert pq.read_table(out).equals(wanted)
+    refused(run("query", text, *s, "--episodes", "--segments"), "--episodes does not go with --segments")
+    refused(run("query", text, *s, "--episodes", "--lineage"), "--episodes does not go with --lineage")
+    refused(
+        run("query", text, *s, "--episodes", "--revised-from", 1), "--episodes does not go with --revised"
+    )

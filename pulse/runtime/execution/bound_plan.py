@@ -15,6 +15,8 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Constant, Expression, Parameter
 from pulse.operators.node import Node, PlanError, walk
+from pulse.operators.output.episodes import EpisodeError
+from pulse.operators.output.episodes import schema as episode_schema
 from pulse.operators.output.sampling import OWN_INSTANTS
 from pulse.operators.output.summary import schema as summary_schema
 from pulse.operators.relational.exchange import Exchange, Grid, exchanges_among
@@ -41,8 +43,9 @@ class RateError(PulseError, ValueError):
 class BoundPlan:
     """A bound query whose plan has exchanges, with the models it reads.
 
-    ``rate`` is None for segments; with ``summary`` the result is partial summaries (:mod:`pulse.operators.output.summary`) of
-    either. With ``spans`` only segments that overlap these times (microseconds) are read.
+    ``rate`` is None for segments and episodes; with ``summary`` the result is partial summaries
+    (:mod:`pulse.operators.output.summary`) of segments or tuples. With ``spans`` only segments that overlap these times
+    (microseconds) are read.
     """
 
     query: Query
@@ -50,6 +53,7 @@ class BoundPlan:
     rate: int | None
     lineage: bool = False
     summary: bool = False
+    episodes: bool = False
     grids: Mapping[Exchange, ResolvedGrid] = field(default_factory=dict)
     spans: Sequence[tuple[int, int]] | None = None
     accents: JobAccents = NO_ACCENTS
@@ -71,6 +75,8 @@ class BoundPlan:
         """Return the Arrow schema of the result."""
         if self.summary:
             return summary_schema(self.columns.modelled)
+        if self.episodes:
+            return episode_schema(self.columns, self.query.select)
         if self.rate is None:
             return self.columns.segment_schema(lineage=self.lineage)
         return self.columns.tuple_schema(self.query.select)
@@ -145,9 +151,11 @@ class BoundPlan:
         return tuple((name, bound) for name, bound in self.query.errors if isinstance(bound, ErrorBound))
 
     def possible(self, exchanged: bool) -> bool:
-        """Return whether a fragment must find possible ranges: the query wants them, or a merge above needs them."""
-        return self.query.possible or (
-            exchanged and any(node.combines_keys for node in walk(self.query.plan))
+        """Return whether a fragment must find possible ranges: the query wants them, or episodes or a merge above need them."""
+        return (
+            self.query.possible
+            or self.episodes
+            or (exchanged and any(node.combines_keys for node in walk(self.query.plan)))
         )
 
 
@@ -158,17 +166,31 @@ def prepare(
     tuples: bool,
     lineage: bool = False,
     summary: bool = False,
+    episodes: bool = False,
     evolution: Evolution = AS_STORED,
 ) -> BoundPlan:
     """Plan a bound query over stored models; pin each model without a version to its newest one."""
     rate = rate_of_tuples(query) if tuples else None
     query, paths = at_versions(query, paths)
-    plan = place_exchanges(optimise(query.plan))
+    plan = place_exchanges(optimise(query.plan), by_key=episodes)
     used = {scan.stream for scan in scans(plan)}
     pinned = {name: ModelRef.of(paths[name]).pinned() for name in sorted(used)}
     accents = job_accents(query.plan, pinned, evolution)
-    job = BoundPlan(replace(query, plan=plan), pinned, rate, lineage, summary, accents=accents)
+    if episodes:
+        _check_units(accents)
+    job = BoundPlan(replace(query, plan=plan), pinned, rate, lineage, summary, episodes, accents=accents)
     return replace(job, grids=_grids(plan, job.paths))
+
+
+def _check_units(accents: JobAccents) -> None:
+    """Reject episodes of attributes whose unit changes: values of one episode could not be compared."""
+    steps = {} if accents.output_units is None else accents.output_units.alter.steps
+    altered = [name for name, one in steps.items() if not one.is_empty]
+    if altered:
+        raise EpisodeError(
+            f"episodes: accents alter {', '.join(altered)}, so that the values of one episode have several units; "
+            "ask for segments or tuples, or ignore these accents (--policy alter=ignore)"
+        )
 
 
 def rate_of_tuples(query: Query) -> int:

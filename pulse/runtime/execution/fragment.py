@@ -17,6 +17,7 @@ from pulse.operators.data.samples import Samples
 from pulse.operators.data.updates import clip
 from pulse.operators.node import Node
 from pulse.operators.output.bound_check import BoundCheck, Miss
+from pulse.operators.output.episodes import to_episodes
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.summary import of_samples, of_segments, to_batch
 from pulse.operators.relational.exchange import Exchange
@@ -107,6 +108,9 @@ def result_of(
     job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None = None
 ) -> pa.RecordBatch:
     """Return the last fragment's output with the columns of the job's result."""
+    if job.episodes:
+        relation = segments_of(job, evaluation, root, bucket, possible=True)
+        return to_episodes(relation, job.query.select, possible=job.query.possible)
     if job.rate is None:
         relation = segments_of(job, evaluation, root, bucket)
         return (
@@ -121,13 +125,21 @@ def result_of(
 
 
 def segments_of(
-    job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None = None
+    job: BoundPlan,
+    evaluation: FragmentEvaluation,
+    root: Node,
+    bucket: tuple[int, int] | None = None,
+    *,
+    possible: bool = False,
 ) -> Relation:
-    """Return the result as segments, with the selected columns, checked against the bound that the query states."""
+    """Return the result as segments, with the selected columns, checked against the bound that the query states.
+
+    With ``possible`` there are possible ones among them even if the query does not want them.
+    """
     relation = _clipped(evaluation.segments(root), bucket)
-    if not job.query.possible:
-        relation = relation.without_possible()
-    _check(job, BoundCheck(job.errors).segments(relation) if job.errors else None)
+    shown = relation if job.query.possible else relation.without_possible()
+    _check(job, BoundCheck(job.errors).segments(shown) if job.errors else None)
+    relation = relation if possible else shown
     if job.accents.output_units is not None:
         relation = job.accents.output_units.segments(relation)
     return _selected(relation, job.columns)

@@ -1,4 +1,4 @@
-"""Return the answer to a query: lazily, as segments or as tuples, on Spark or in this process."""
+"""Return the answer to a query: lazily, as segments, tuples or episodes, on Spark or in this process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def degrees(paths: Mapping[str, str | ModelRef]) -> dict[tuple[str, str], int]:
 class Answer(LazyTable):
     """The lazy result of :meth:`pulse.Session.sql`: nothing is computed until a method needs rows.
 
-    :meth:`tuples` and :meth:`segments` return Spark DataFrames, or Arrow tables if the session's engine is ``local``.
+    :meth:`tuples`, :meth:`segments` and :meth:`episodes` return Spark DataFrames, or Arrow tables if the session's engine is
+    ``local``.
 
     Parameters
     ----------
@@ -87,6 +88,18 @@ class Answer(LazyTable):
         With ``lineage``, also the ids, keys and ranges of the segments that caused each; default as the answer was created.
         """
         return self._run(self._job(tuples=False, lineage=lineage))
+
+    def episodes(self) -> DataFrame | pa.Table:
+        """Return one row for each maximal stretch of time in which the answer holds for a key, those of a key in order.
+
+        Columns: keys; ``start``, ``end`` and ``duration`` in seconds; ``certainty``, the lowest in the stretch; between
+        ``start_earliest`` and ``start_latest`` the truth certainly starts to hold, between ``end_earliest`` and ``end_latest`` it
+        certainly ceases to (null where it may not hold at all); ``cores``, how many stretches in it are certain. Each modelled
+        column ``a`` has ``a_start``, ``a_end``, ``a_min``, ``a_max`` and ``a_mean``, each with a bound (``a_min_err``); an
+        unmodelled one its value at the start. Possible ranges widen starts and ends; with ``WITH POSSIBLE`` they belong to the
+        stretches.
+        """
+        return self._run(self._episode_job())
 
     def revised(self, since: Any, **options: Any) -> RevisedAnswer:
         """Return the changes of this answer due to corrections since a version or a time; options as in
@@ -184,6 +197,9 @@ class Answer(LazyTable):
     def _job(self, *, tuples: bool, lineage: bool | None = None) -> BoundPlan:
         wanted = not tuples and (self._lineage if lineage is None else lineage)
         return prepare(self.query, self._paths, tuples=tuples, lineage=wanted, evolution=self._evolution)
+
+    def _episode_job(self) -> BoundPlan:
+        return prepare(self.query, self._paths, tuples=False, episodes=True, evolution=self._evolution)
 
     def _batches(self, job: BoundPlan, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
         return local_driver.batches(job, progress)

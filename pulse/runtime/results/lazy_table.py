@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pulse.core import html
 from pulse.core.polars_frame import polars_frame
+from pulse.operators.output.episodes import EpisodeError
 from pulse.plan.query import Query
 from pulse.runtime.execution.local_driver import Progress
 from pulse.runtime.io.table_writer import check, write_batches, write_frame
@@ -42,6 +43,12 @@ class LazyTable(ABC):
     def _job(self, *, tuples: bool) -> Any:
         """Prepare the work for tuples or segments: a :class:`ResultJob`."""
 
+    def _episode_job(self) -> Any:
+        """Prepare the work for episodes, where a result has them."""
+        raise EpisodeError(
+            f"episodes: {type(self).__name__} has segments and tuples; only a query's answer has episodes"
+        )
+
     @abstractmethod
     def _batches(self, job: Any, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows in this process, as they are found."""
@@ -67,15 +74,18 @@ class LazyTable(ABC):
         """Return result segments."""
         return self._run(self._job(tuples=False))
 
-    def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
+    def head(
+        self, count: int = 20, *, tuples: bool | None = None, episodes: bool = False
+    ) -> tuple[pa.Table, bool]:
         """Return the first rows found, and whether there are more; work stops once they are found.
 
         Parameters
         ----------
         count : number of rows, default 20
         tuples : tuples (True) or segments (False); default tuples if the query has a rate
+        episodes : episodes instead of either
         """
-        job = self._job(tuples=self._has_rate if tuples is None else tuples)
+        job = self._chosen(tuples, episodes)
         if self._spark is None:
             found: list[pa.RecordBatch] = []
             for batch in self._batches(job):
@@ -126,6 +136,7 @@ class LazyTable(ABC):
         out: str,
         *,
         tuples: bool | None = None,
+        episodes: bool = False,
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> int | None:
@@ -135,10 +146,11 @@ class LazyTable(ABC):
         ----------
         out : name of the file; a name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted
         tuples : tuples (True) or segments (False); default tuples if the query has a rate
+        episodes : episodes instead of either
         overwrite : replace an existing file
         progress : called with (done, total)
         """
-        job = self._job(tuples=self._has_rate if tuples is None else tuples)
+        job = self._chosen(tuples, episodes)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
         if self._spark is None:
             rows: int | None = write_batches(self._batches(job, progress), job.schema, out)
@@ -157,6 +169,12 @@ class LazyTable(ABC):
     def _repr_html_(self) -> str:
         not_run = "Not run: call tuples(), segments(), head() or to_pandas()."
         return html.paragraph(repr(self)) + html.paragraph(not_run)
+
+    def _chosen(self, tuples: bool | None, episodes: bool) -> Any:
+        """Prepare the work for the form that was asked for."""
+        if episodes:
+            return self._episode_job()
+        return self._job(tuples=self._has_rate if tuples is None else tuples)
 
     def _run(self, job: ResultJob, progress: Progress | None = None) -> DataFrame | pa.Table:
         result = self._result(job, progress)
