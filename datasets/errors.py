@@ -74,3 +74,7 @@ def readable(where: str) -> Iterator[None]:
         raise UnreadableError(
             f"{where}: cannot be read ({reason}); the file may be damaged, cut short, or of another format"
         ) from e
+
+
+class AreaError(PulseError, ValueError):
+    """An area cannot be read, or not be placed among a model's positions."""

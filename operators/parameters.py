@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
+from pulse.core.area import Area
 from pulse.core.errors import PulseError
 from pulse.core.expression import (
     Column,
@@ -97,8 +98,10 @@ def _compared_instant(e: Expression, times: frozenset[str], values: Values) -> E
     return Comparison(e.relation, e.left, Instant(bound_instant(e.right, values)))
 
 
-def _constant(parameter: Parameter, values: Values) -> Constant:
+def _constant(parameter: Parameter, values: Values) -> Expression:
     value = values[parameter.name]
+    if isinstance(value, Area):
+        return value
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):

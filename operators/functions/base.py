@@ -52,6 +52,10 @@ class ScalarFunction:
     """Whether queries may call it with more arguments: ``f(x, y, z)`` is ``f(f(x, y), z)``."""
     public: ClassVar[bool] = True
     """Whether queries can call it; other functions arise by rewriting."""
+    takes_area: ClassVar[bool] = False
+    """Whether an area, a parameter of the query, follows its arguments."""
+    is_condition: ClassVar[bool] = False
+    """Whether a query may use it as a condition: that it is 1."""
     needs_bounds: ClassVar[bool] = True
     """Whether its result may be unbounded or undefined where an argument's error is unbounded."""
     approximated: ClassVar[bool] = True

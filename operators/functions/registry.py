@@ -8,6 +8,7 @@ from pulse.operators.functions.absolute import Absolute
 from pulse.operators.functions.base import ScalarFunction
 from pulse.operators.functions.distance import Distance, Span, SquaredDistance
 from pulse.operators.functions.exponential import Exponential, Logarithm
+from pulse.operators.functions.inside import Inside
 from pulse.operators.functions.least_greatest import Greatest, Least
 from pulse.operators.functions.sign import Sign
 from pulse.operators.functions.square_root import SquareRoot
@@ -28,6 +29,7 @@ SCALARS: dict[str, ScalarFunction] = {
         Distance(),
         SquaredDistance(),
         Span(),
+        Inside(),
     )
 }
 

@@ -130,14 +130,29 @@ class Negative(Expression):
 
 @dataclass(frozen=True)
 class Function(Expression):
-    """A function of :mod:`pulse.operators.functions`, with the ``plane`` that its arguments are positions of, if any."""
+    """A function of :mod:`pulse.operators.functions`.
+
+    ``plane`` is the plane that its arguments are positions of, ``area`` the region that it compares them with, if any: a
+    parameter, once bound a :class:`~pulse.core.area.Area`. An area is no value, so it is none of the arguments.
+    """
 
     name: str
     arguments: tuple[Expression, ...]
     plane: Plane | None = None
+    area: Expression | None = None
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (*self.arguments, self.area) if isinstance(self.area, Parameter) else self.arguments
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Function:
+        count = len(self.arguments)
+        area = parts[count] if len(parts) > count else self.area
+        return Function(self.name, parts[:count], self.plane, area)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.arguments))})"
+        shown = self.arguments if self.area is None else (*self.arguments, self.area)
+        return f"{self.name}({', '.join(map(str, shown))})"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ _FIELDS = 6  # in models of older versions; later ones have ``bend``, too
 class Plane(NamedTuple):
     """A plane with ``distortion`` in the box from ``west, south`` to ``east, north`` (metres in the plane), ``beyond`` outside.
 
-    ``beyond`` holds as far again on each side as the box is long; farther away nothing is known.
+    ``beyond`` holds as far again on each side as the box is long; farther away nothing is known. ``crs`` is the projection in
+    PROJ notation, empty where it is not known.
     """
 
     distortion: float
@@ -31,6 +32,7 @@ class Plane(NamedTuple):
     south: float = -math.inf
     north: float = math.inf
     bend: float = 0.0
+    crs: str = ""
 
     @classmethod
     def of(cls, fields: Any) -> Plane:
@@ -56,5 +58,5 @@ class Plane(NamedTuple):
         return cls(inside, max(inside, beyond), west, east, south, north, bend)
 
     def to_list(self) -> list[float | None]:
-        """Return the list that :meth:`of` takes."""
-        return [one if math.isfinite(one) else None for one in self]
+        """Return the list that :meth:`of` takes, without the projection."""
+        return [one if math.isfinite(one) else None for one in self[: _FIELDS + 1]]

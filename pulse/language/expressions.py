@@ -30,8 +30,9 @@ from pulse.language.errors import known, source_text, wrong
 from pulse.language.literals import duration, instant, number
 from pulse.language.scope import Attribute, Scope
 from pulse.language.syntax import InSession
+from pulse.operators.functions.base import ScalarFunction
 from pulse.operators.functions.of_time import OF_TIME
-from pulse.operators.functions.registry import SCALARS
+from pulse.operators.functions.registry import SCALARS, function_rules
 from pulse.operators.node import Duration
 from pulse.operators.windows.functions import OVER_RANGES as AGGREGATES
 
@@ -117,6 +118,9 @@ class Binder:
         if isinstance(node, exp.In):
             return _any_of([self._compare("=", node.this, value, node) for value in node.expressions])
         value, kind = self.value(node)
+        rules = function_rules(value)
+        if rules is not None and rules.is_condition:
+            return Comparison("=", value, Constant(1))
         if kind == TRUTH:
             return value if isinstance(value, Constant) else Comparison("=", value, TRUE)
         raise wrong(f"expected a condition such as x < 5, got '{source_text(node)}'", node)
@@ -277,6 +281,8 @@ class Binder:
         rules = SCALARS.get(name)
         if rules is None or not rules.public:
             raise wrong(f"there is no function '{name}'; {known(name, FUNCTIONS)}", node)
+        if rules.takes_area:
+            return self._of_area(node, rules), NUMBER
         if not rules.variadic or len(arguments) < rules.arity:
             self._arity(node, rules.arity)
         objection = rules.objection(
@@ -288,6 +294,24 @@ class Binder:
         if rules.variadic:
             return reduce(lambda a, b: Function(name, (a, b)), others, first), NUMBER
         return Function(name, (first, *others)), NUMBER
+
+    def _of_area(self, node: exp.Anonymous, rules: ScalarFunction) -> Expression:
+        """Bind a function of values and an area."""
+        self._arity(node, rules.arity + 1)
+        *values, last = node.expressions
+        objection = rules.objection(
+            [one.name if isinstance(one, exp.Column) else "" for one in map(bare, values)]
+        )
+        if objection is not None:
+            raise wrong(objection, node)
+        area = self.value(last)[0]
+        if not isinstance(area, Parameter):
+            raise wrong(
+                f"expected a parameter for the area, {node.this}(…, :area), got '{source_text(last)}'; give its value as WKT, "
+                "GeoJSON or a file (--param area=harbour.geojson)",
+                last,
+            )
+        return Function(str(node.this), tuple(self.number(one) for one in values), area=area)
 
     def _of_time(self, node: exp.Anonymous) -> Expression:
         """Bind a function of values now and some time ago."""

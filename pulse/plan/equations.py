@@ -21,7 +21,7 @@ from pulse.core.expression import (
     walk,
 )
 from pulse.operators.expressions.predicates import comparisons_of
-from pulse.operators.functions.registry import rules_of
+from pulse.operators.functions.registry import function_rules, rules_of
 from pulse.operators.node import Node
 from pulse.operators.symbols import Degrees, GenericModel
 from pulse.plan.notation import formula, signed_sum
@@ -69,7 +69,7 @@ def _systems(node: Node, degrees: Degrees) -> Iterator[Equations]:
 
 def _comparison(e: Comparison, node: Node, degrees: Degrees) -> Iterator[str]:
     yield formula(e)
-    fixed = _not_modelled(e, node)
+    fixed = _not_modelled(e, node) or _of_area(e)
     if fixed:
         yield fixed
         return
@@ -98,6 +98,14 @@ def _comparison(e: Comparison, node: Node, degrees: Degrees) -> Iterator[str]:
         yield f"{linear} {e.relation} 0"
     else:
         yield "a polynomial in t for each piece of common time, its coefficients from those of the models"
+
+
+def _of_area(e: Comparison) -> str | None:
+    """Return a note in place of equations where positions are compared with an area."""
+    rules = function_rules(e.left)
+    if rules is None or not rules.takes_area:
+        return None
+    return "cut where the position, or its error box, meets an edge: roots of one polynomial an edge and axis"
 
 
 def _not_modelled(e: Comparison, node: Node) -> str | None:

@@ -19,6 +19,9 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.show import show
 
+LONGEST_VALUE = 120
+"""Characters of a parameter that are shown."""
+
 
 class Explanation(str):
     """An explanation of a query as text; ``sections`` are its lines by title."""
@@ -138,7 +141,7 @@ def _answer(query: Query, given: Mapping[str, Any]) -> Iterator[str]:
     yield f"columns: {', '.join(query.select)}"
     yield f"tuples: {_rate(query)}"
     if given:
-        yield f"parameters: {', '.join(f':{name} = {value}' for name, value in given.items())}"
+        yield f"parameters: {', '.join(f':{name} = {_shortened(value)}' for name, value in given.items())}"
     if query.parameters:
         yield f"parameters: {', '.join(f':{name}' for name in query.parameters)}"
     for name, bound in query.errors:
@@ -159,3 +162,9 @@ def _rate(query: Query) -> str:
     if len(known) < len(advances):
         return f"at common multiples of {', '.join(map(duration, advances))}"
     return f"every {format_duration(math.lcm(*known))}, as its windows advance"
+
+
+def _shortened(value: Any) -> str:
+    """Return the text of a parameter's value, the beginning of a long one such as an area."""
+    text = str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

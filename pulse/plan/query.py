@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from pulse.core.area import Area
 from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
-from pulse.core.expression import Parameter
+from pulse.core.expression import Function, Parameter
+from pulse.datasets.areas import read_area
+from pulse.operators.functions.inside import are_degrees
 from pulse.operators.node import Duration, Node, transform, walk
 from pulse.operators.parameters import ParameterError, bound_duration
+from pulse.operators.relational.scan import scans
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Query:
             if name not in known:
                 has = ", ".join(":" + other for other in known) or "none"
                 raise ParameterError(f"query: there is no parameter :{name}; it has {has}")
+        values = {**values, **self._areas(values)}
         plan = transform(self.plan, lambda node: node.bind(values))
         every = bound_duration(self.every, values, "sample every")
         errors = tuple(
@@ -65,6 +70,21 @@ class Query:
             for name, bound in self.errors
         )
         return replace(self, plan=plan, every=every, errors=errors)
+
+    def _areas(self, values: Mapping[str, Any]) -> dict[str, Area]:
+        """Return the parameters that are areas, in the coordinates of the positions that they are compared with."""
+        terms = {one for node in walk(self.plan) for one in node.terms if isinstance(one, Function)}
+        calls = [(one, one.area.name) for one in terms if isinstance(one.area, Parameter)]
+        planes = {one.stored.plane.crs for one in scans(self.plan) if one.stored.plane is not None}
+        if calls and len(planes) > 1:
+            raise ParameterError(
+                f"query: area :{calls[0][1]}: the models have different projections; query them one by one, or fit both with one"
+            )
+        crs = next(iter(planes), "")
+        return {
+            name: read_area(values[name], name=name, crs=crs, in_degrees=are_degrees(call.arguments))
+            for call, name in calls
+        }
 
     @property
     def rate(self) -> int | None:

@@ -32,7 +32,7 @@ _LOOKS = 5  # attempts to read a manifest that disappears while others replace t
 PLAIN_VERSION = 1  # of models without layers
 OLD, ASIDE = FOLDERS = "_old", "_aside"
 """Subfolders of a model: files that only older versions need, and rejected tuples."""
-_DISTORTION = re.compile(r"x, y: metres, .*: distances within ([0-9.e+-]+) %")
+_DISTORTION = re.compile(r"x, y: metres, (.*): distances within ([0-9.e+-]+) %")
 
 
 @dataclass(frozen=True)
@@ -253,17 +253,20 @@ def _text(folder: str | Path, path: Path) -> bytes | None:
 
 
 def _with_plane(schema: StreamSchema, statements: tuple[str, ...]) -> StreamSchema:
-    """Add the plane of its positions to the schema; for a model from before it was recorded, from its reader's note.
+    """Add the plane of its positions to the schema, with the projection of its reader's note.
 
-    The note is rounded to two digits and covers nearly all positions; those outside are assumed to be no better.
+    For a model from before planes were recorded the distortion is the note's, too: rounded to two digits, and it covers nearly
+    all positions; those outside are assumed to be no better.
     """
-    if schema.plane is not None:
-        return schema
     found = [one for one in map(_DISTORTION.match, statements) if one is not None]
     if not found or not {"x", "y"} <= {*schema.modelled_names}:
         return schema
-    worst = max(float(one[1]) for one in found)
-    return replace(schema, plane=Plane(min(1.05 * worst / 100.0, UNBOUNDED), UNBOUNDED))
+    projections = {one[1] for one in found}
+    crs = found[0][1] if len(projections) == 1 else ""
+    if schema.plane is not None:
+        return replace(schema, plane=schema.plane._replace(crs=crs))
+    worst = max(float(one[2]) for one in found)
+    return replace(schema, plane=Plane(min(1.05 * worst / 100.0, UNBOUNDED), UNBOUNDED, crs=crs))
 
 
 def manifest_path(folder: str | Path, version: int) -> Path:

@@ -50,4 +50,5 @@ def _of_all(planes: list[Plane]) -> Plane | None:
         max(one.south for one in planes),
         min(one.north for one in planes),
         max(one.bend for one in planes),
+        planes[0].crs if len({one.crs for one in planes}) == 1 else "",
     )
