@@ -25,3 +25,10 @@ OVER_TUPLES: dict[str, type[WindowFunction]] = {
     **dict.fromkeys(("min", "max", "sum", "avg", "count"), PointWindow),
     **dict.fromkeys(("first", "last"), TupleEnd),
 }
+
+OF_CONDITIONS: dict[str, str] = {"duration": "sum"}
+"""Functions of a condition, each as a function of the value that is 1 where the condition holds and 0 where it does not.
+
+``duration(c)`` is the seconds for which ``c`` holds in the window: on the model, with a bound that reaches down to what is
+certain and up to what is possible. Its bounds, inverse, revisions and accents are those of the integral.
+"""

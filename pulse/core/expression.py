@@ -141,7 +141,7 @@ class Function(Expression):
     plane: Plane | None = None
     area: Expression | None = None
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Expression, ...]:
         return (*self.arguments, self.area) if isinstance(self.area, Parameter) else self.arguments
 

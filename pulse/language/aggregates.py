@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from pulse.core.calendar import Periods
-from pulse.core.expression import Column, Expression
+from pulse.core.expression import Case, Column, Constant, Expression
 from pulse.core.schema import Role
 from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
@@ -25,6 +25,7 @@ from pulse.operators.node import Node
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.project import Project
 from pulse.operators.windows.calendar_window import OVER_PERIODS, CalendarWindow
+from pulse.operators.windows.functions import OF_CONDITIONS
 from pulse.operators.windows.functions import OVER_RANGES as WINDOW_FUNCTIONS
 from pulse.operators.windows.functions import OVER_TUPLES as WINDOW_FUNCTIONS_OF_TUPLES
 from pulse.operators.windows.window import Window
@@ -123,7 +124,7 @@ def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[C
     calls: dict[tuple[str, tuple[Expression, ...]], Call] = {}
     taken = {*node.columns.names, node.columns.time}
     for call in found:
-        pair = str(call.this), _call_arguments(call, scope)
+        pair = _function_and_arguments(call, scope)
         if pair not in calls:
             name = base = readable_name(call, scope)
             for number in range(2, len(found) + len(taken) + 3):
@@ -135,13 +136,32 @@ def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[C
     return list(calls.values())
 
 
+def _function_and_arguments(call: exp.Anonymous, scope: Scope) -> tuple[str, tuple[Expression, ...]]:
+    """Return the function that is computed, and of what: a function of a condition is one of 1 where it holds, else 0."""
+    function = str(call.this)
+    if function not in OF_CONDITIONS:
+        return function, _call_arguments(call, scope)
+    _check_arity(call, 1)
+    condition = Binder(scope, "another aggregate").predicate(call.expressions[0])
+    return OF_CONDITIONS[function], (Case(condition, Constant(1), Constant(0)),)
+
+
+def _computed(call: exp.Anonymous) -> str:
+    """Return the function that computes a call."""
+    return OF_CONDITIONS.get(str(call.this), str(call.this))
+
+
+def _check_arity(call: exp.Anonymous, takes: int) -> None:
+    if len(call.expressions) != takes:
+        wanted = "one argument" if takes == 1 else "two arguments"
+        raise wrong(f"{call.this} takes {wanted}, got {len(call.expressions)}", call)
+
+
 def _call_arguments(call: exp.Anonymous, scope: Scope) -> tuple[Expression, ...]:
     if call.this == "count" and len(call.expressions) == 1 and isinstance(call.expressions[0], exp.Star):
         return (_anything(scope),)
     takes = WINDOW_FUNCTIONS[call.this].takes if call.this in WINDOW_FUNCTIONS else 1
-    if len(call.expressions) != takes:
-        wanted = "one argument" if takes == 1 else "two arguments"
-        raise wrong(f"{call.this} takes {wanted}, got {len(call.expressions)}", call)
+    _check_arity(call, takes)
     return tuple(_argument(bare(one), call, scope) for one in call.expressions)
 
 
@@ -175,7 +195,7 @@ def _check_count(call: exp.Anonymous, scope: Scope, node: Node) -> None:
 
 def _check_periods(call: exp.Anonymous, window: WindowExtent | None) -> None:
     """Check that a function aggregates over periods of a calendar, if these are the window."""
-    if isinstance(window, Periods) and str(call.this) not in (*OVER_PERIODS, "count"):
+    if isinstance(window, Periods) and _computed(call) not in (*OVER_PERIODS, "count"):
         raise wrong(
             f"{call.this} is of a sliding window, [size …]; over {window} there are {', '.join(OVER_PERIODS)}",
             call,
@@ -185,7 +205,7 @@ def _check_periods(call: exp.Anonymous, window: WindowExtent | None) -> None:
 def _check_across(calls: list[exp.Anonymous], scope: Scope, functions: Collection[str]) -> None:
     """Check that each function aggregates across keys at an instant."""
     for call in calls:
-        if str(call.this) not in functions:
+        if _computed(call) not in functions:
             public = ", ".join(one for one in functions if one != EACH)
             raise wrong(
                 f"{call.this} is of one key, over a window: group by all keys, or aggregate across them with {public}",
@@ -267,7 +287,7 @@ class _Grouped(Binder):
         self._labels = labels
 
     def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
-        return Column(self._calls[str(node.this), _call_arguments(node, self.scope)]), NUMBER
+        return Column(self._calls[_function_and_arguments(node, self.scope)]), NUMBER
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
         found = self.scope.resolve(node)

@@ -34,6 +34,7 @@ from pulse.operators.functions.base import ScalarFunction
 from pulse.operators.functions.of_time import OF_TIME
 from pulse.operators.functions.registry import SCALARS, function_rules
 from pulse.operators.node import Duration
+from pulse.operators.windows.functions import OF_CONDITIONS
 from pulse.operators.windows.functions import OVER_RANGES as AGGREGATES
 
 NUMBER, TEXT, TRUTH, TIME, ANY = "number", "text", "truth value", "time", "parameter"
@@ -47,7 +48,14 @@ _RELATIONS: dict[type[exp.Expr], str] = {
     exp.GT: ">",
 }
 FUNCTIONS = sorted(
-    {*(name for name, one in SCALARS.items() if one.public), "pow", *OF_TIME, *CALENDAR, *AGGREGATES}
+    {
+        *(name for name, one in SCALARS.items() if one.public),
+        "pow",
+        *OF_TIME,
+        *CALENDAR,
+        *AGGREGATES,
+        *OF_CONDITIONS,
+    }
 )
 _TIME_USES = (
     "time can be compared with a timestamp, t < '2013-10-07 10:00' or t between '…' and '…', asked for its time_of_day, "
@@ -88,7 +96,7 @@ def flat(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Check whether the node is a call of an aggregate, or of count, which may be rejected later."""
-    return isinstance(node, exp.Anonymous) and node.this in (*AGGREGATES, "count")
+    return isinstance(node, exp.Anonymous) and node.this in (*AGGREGATES, *OF_CONDITIONS, "count")
 
 
 class Binder:
