@@ -12,7 +12,8 @@
   A value at an end has the bound of its row. A minimum ``min m_i`` of rows with bounds ``e_i`` is certain to
   ``min m_i - min (m_i - e_i)``, as the truth's lies between ``min (m_i - e_i)`` and ``min (m_i + e_i)``; a maximum likewise. A
   mean is certain to the mean of the bounds, or to the sum of the drifts at both ends divided by the duration, if that is less.
-  Rounding is added to each.
+  Rounding is added to each. The truth reaches its minimum where ``m - e`` is at most ``min (m_i + e_i)``, as it is not below
+  ``m - e`` there and not above that minimum: the first and the last such instant are found by roots.
 3 Inverts: the bound on the attribute serves for its values, minimum, maximum and mean.
 4 Revises: a revised segment revises the episodes around it; differences of versions are those of segments.
 5 Accents: an episode has one unit per attribute, so alterations of an output are refused (:class:`EpisodeError`).
@@ -33,12 +34,18 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.instants import first_microsecond, gaps, last_microsecond, nearest_microsecond, tolerances
 from pulse.kernels.polynomial.arithmetic import evaluate, integrate, taylor_shift
-from pulse.kernels.polynomial.extrema import bounds
+from pulse.kernels.polynomial.extrema import bounds, critical_points
+from pulse.kernels.polynomial.signs import RELATIONS, sign_ranges
 from pulse.kernels.rounding import GROWN, TERM, TINY, UNIT, evaluation, magnitudes, shift_rounding
 from pulse.operators.data.relation import Relation
 
 STATISTICS = ("start", "end", "min", "max", "mean")
 """The figures of a modelled attribute ``a`` in an episode: columns ``a_start``, ``a_start_err`` and so on."""
+
+EXTREMES = ("min", "max")
+"""Those that are reached at an instant: ``a_min_at`` on the model, by the truth from ``a_min_earliest`` to ``a_min_latest``."""
+
+_INSTANTS = ("at", "earliest", "latest")
 
 _EXTENT = (
     ("start", REF),
@@ -65,6 +72,7 @@ def schema(columns: Columns, select: tuple[str, ...]) -> pa.Schema:
         if name in columns.modelled:
             for what in STATISTICS:
                 fields += [(f"{name}_{what}", pa.float64()), (f"{name}_{what}_err", pa.float64())]
+                fields += [(f"{name}_{what}_{when}", REF) for when in _INSTANTS if what in EXTREMES]
         elif name in columns.unmodelled_names:
             fields.append((name, columns.type_of(name)))
     names = [name for name, _ in fields]
@@ -177,27 +185,86 @@ def _extent(relation: Relation, shown: Relation, runs: _Runs) -> dict[str, Any]:
     }
 
 
-def _figures(shown: Relation, runs: _Runs, name: str) -> dict[str, FloatArray]:
+def _figures(shown: Relation, runs: _Runs, name: str) -> dict[str, Any]:
     """Return the columns of one modelled attribute."""
     c, err, lo, hi = shown.models[name], shown.err[name], shown.lo, shown.hi
     first, last = runs.first, runs.last
-    k = c.shape[1]
-    low, high, _ = bounds(c, lo, hi)
-    # A critical point is found to the rounding of the derivative, at most k times that of the value.
-    slack = err + k * evaluation(c, lo, hi) if k > 2 else err
-    least, most = runs.reduced(np.minimum, low), runs.reduced(np.maximum, high)
-    mean, mean_err = _mean(shown, runs, name)
     found = {
         "start": (evaluate(c[first], lo[first]), err[first]),
         "end": (evaluate(c[last], hi[last]), err[last]),
-        "min": (least, _distance(least, runs.reduced(np.minimum, low - slack))),
-        "max": (most, _distance(most, runs.reduced(np.maximum, high + slack))),
-        "mean": (mean, mean_err),
+        "mean": _mean(shown, runs, name),
     }
-    columns: dict[str, FloatArray] = {}
-    for what in STATISTICS:
-        columns[f"{name}_{what}"], columns[f"{name}_{what}_err"] = found[what]
+    columns: dict[str, Any] = {}
+    for what, (value, bound) in found.items():
+        columns[f"{name}_{what}"], columns[f"{name}_{what}_err"] = value, bound
+    for what in EXTREMES:
+        sign = 1.0 if what == "min" else -1.0
+        least, bound, instants = _minimum(shown, runs, sign * c, err)
+        columns[f"{name}_{what}"], columns[f"{name}_{what}_err"] = sign * least, bound
+        columns |= {f"{name}_{what}_{when}": one for when, one in zip(_INSTANTS, instants, strict=True)}
     return columns
+
+
+def _minimum(
+    shown: Relation, runs: _Runs, c: FloatArray, err: FloatArray
+) -> tuple[FloatArray, FloatArray, tuple[pa.Array, pa.Array, pa.Array]]:
+    """Return the minimum of each run with its bound, when the model reaches it, and between which instants the truth does."""
+    lo, hi, k = shown.lo, shown.hi, c.shape[1]
+    low, _, _ = bounds(c, lo, hi)
+    # A critical point is found to the rounding of the derivative, at most k times that of the value.
+    slack = err + k * evaluation(c, lo, hi) if k > 2 else err
+    least = runs.reduced(np.minimum, low)
+    bound = _distance(least, runs.reduced(np.minimum, low - slack))
+    highest = runs.reduced(np.minimum, low + slack)[runs.of_row]
+    rows = np.flatnonzero(low - slack <= highest)
+    # One rounding of the level, and that of evaluating the model and deciding its sign.
+    level = highest[rows] + slack[rows]
+    level += 4 * UNIT * np.abs(level) + 2 * TERM * (k + 1) * magnitudes(c[rows], lo[rows], hi[rows])
+    begin, end = _below(c[rows], level, lo[rows], hi[rows])
+    run = runs.of_row[rows]
+    fresh = np.append(True, run[1:] != run[:-1])[: len(run)]
+    ahead, behind = (
+        np.flatnonzero(fresh),
+        np.append(np.flatnonzero(fresh)[1:] - 1, len(run) - 1)[: fresh.sum()],
+    )
+    reached = np.flatnonzero(low == least[runs.of_row])
+    reached = reached[np.unique(runs.of_row[reached], return_index=True)[1]]
+    at = _argument(c[reached], lo[reached], hi[reached])
+    return (
+        least,
+        bound,
+        (
+            _timestamps(nearest_microsecond(shown.ref[reached], at)),
+            _timestamps(last_microsecond(shown.ref[rows[ahead]], begin[ahead])),
+            _timestamps(first_microsecond(shown.ref[rows[behind]], end[behind])),
+        ),
+    )
+
+
+def _below(c: FloatArray, level: FloatArray, lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the first and last instant of each row at which the model is at most a level, which it reaches: else its ends."""
+    lowered = c.copy()
+    lowered[:, 0] -= level
+    sets, _ = sign_ranges(lowered, lo, hi, RELATIONS["<="])
+    some = np.diff(sets.offsets) > 0
+    begin, end = lo.copy(), hi.copy()
+    begin[some], end[some] = (
+        sets.bounds[sets.offsets[:-1][some], 0],
+        sets.bounds[sets.offsets[1:][some] - 1, 1],
+    )
+    return begin, end
+
+
+def _argument(c: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
+    """Return the first instant at which each polynomial is least on its range."""
+    inner = critical_points(c, lo, hi)
+    row = np.concatenate(
+        (np.arange(len(c)), np.repeat(np.arange(len(c)), np.diff(inner.offsets)), np.arange(len(c)))
+    )
+    at = np.concatenate((lo, inner.roots, hi))
+    order = np.lexsort((at, evaluate(c[row], at), row))
+    found: FloatArray = at[order][np.searchsorted(row[order], np.arange(len(c)))]
+    return found
 
 
 def _distance(value: FloatArray, farthest: FloatArray) -> FloatArray:

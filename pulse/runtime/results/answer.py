@@ -95,7 +95,8 @@ class Answer(LazyTable):
         Columns: keys; ``start``, ``end`` and ``duration`` in seconds; ``certainty``, the lowest in the stretch; between
         ``start_earliest`` and ``start_latest`` the truth certainly starts to hold, between ``end_earliest`` and ``end_latest`` it
         certainly ceases to (null where it may not hold at all); ``cores``, how many stretches in it are certain. Each modelled
-        column ``a`` has ``a_start``, ``a_end``, ``a_min``, ``a_max`` and ``a_mean``, each with a bound (``a_min_err``); an
+        column ``a`` has ``a_start``, ``a_end``, ``a_min``, ``a_max`` and ``a_mean``, each with a bound (``a_min_err``), and
+        the instants of minimum and maximum (``a_min_at``, of the truth's between ``a_min_earliest`` and ``a_min_latest``); an
         unmodelled one its value at the start. Possible ranges widen starts and ends; with ``WITH POSSIBLE`` they belong to the
         stretches.
         """

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.certainty import CERTAIN, LIKELY, NAMES, POSSIBLE
+from pulse.core.certainty import CERTAIN, LIKELY, NAMES, POSSIBLE, UNBOUNDED
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.episodes import STATISTICS, EpisodeError, schema, to_episodes
@@ -142,6 +142,53 @@ def test_every_truth_within_the_bounds_keeps_to_the_figures(relation, random):
                 assert off_by <= Fraction(row[f"{name}_{what}_err"]), what
 
 
+@given(any_relation, st.randoms(use_true_random=False))
+def test_the_truth_reaches_its_extremes_within_their_instants(relation, random):
+    off = np.array([random.choice([-1, -0.5, 0, 1]) for _ in range(len(relation))])
+    found = to_episodes(relation, SELECT, possible=False).to_pylist()
+    wanted = stretches(relation, np.flatnonzero(relation.certainty >= LIKELY))
+    for row, rows in zip(found, wanted, strict=True):
+        for name in ("x", "y"):
+            size = max(1.0, *(float(np.abs(relation.models[name][one]).max()) for one in rows))
+            for what, sign in (("min", 1), ("max", -1)):
+                model, truth = [], []
+                for one in rows:
+                    c, lo, hi = (
+                        relation.models[name][one],
+                        *(Fraction(float(v[one])) for v in (relation.lo, relation.hi)),
+                    )
+                    at = {lo, hi, *(lo + (hi - lo) * j / 8 for j in range(9))}
+                    top = -Fraction(float(c[1])) / (2 * Fraction(float(c[2]))) if c[2] else lo
+                    at |= {top} if lo < top < hi else set()
+                    base = Fraction(int(relation.ref[one]), 10**6)
+                    shift = Fraction(float(off[one])) * Fraction(float(relation.err[name][one]))
+                    model += [(sign * exact(c, t), base + t) for t in at]
+                    truth += [(sign * (exact(c, t) + shift), base + t) for t in at]
+                assert (
+                    row[f"{name}_{what}_earliest"] <= row[f"{name}_{what}_at"] <= row[f"{name}_{what}_latest"]
+                )
+                reached = seconds(row[f"{name}_{what}_at"])
+                near = min(
+                    abs(t - reached) for value, t in model if value <= min(model)[0] + Fraction(1e-12 * size)
+                )
+                assert near <= Fraction(1, 10**6)
+                first, last = (seconds(row[f"{name}_{what}_{one}"]) for one in ("earliest", "latest"))
+                assert all(first <= t <= last for value, t in truth if value == min(truth)[0])
+
+
+def test_an_instant_is_sharp_where_the_bound_is_small():
+    relation = one_key([(0, 0.0, 10.0, [25.0, -10.0, 1.0], 0.01, CERTAIN)])  # (t - 5)^2
+    (row,) = to_episodes(relation, ("k", "x"), possible=False).to_pylist()
+    assert seconds(row["x_min_at"]) == 5
+    assert abs(seconds(row["x_min_earliest"]) - 5 + Fraction(0.02**0.5)) < Fraction(1, 10**5)
+    assert abs(seconds(row["x_min_latest"]) - 5 - Fraction(0.02**0.5)) < Fraction(1, 10**5)
+    assert (seconds(row["x_max_at"]), seconds(row["x_max_earliest"]), seconds(row["x_max_latest"])) == (
+        0,
+        0,
+        10,
+    )
+
+
 @given(any_relation, st.data())
 def test_groups_may_be_split_among_workers(relation, data):
     place = np.array(
@@ -218,10 +265,12 @@ def test_of_nothing():
     assert to_episodes(none_shown, ("k", "x"), possible=False).num_rows == 0
 
 
-def test_unbounded_values_have_infinite_bounds():
-    relation = one_key([(0, 0.0, 1.0, [np.inf], 0.1, LIKELY), (0, 1.0, 2.0, [1.0], np.inf, LIKELY)])
+def test_a_value_without_a_bound_leaves_figures_without_one():
+    relation = one_key([(0, 0.0, 1.0, [2.0], 0.1, LIKELY), (0, 1.0, 2.0, [1.0], UNBOUNDED, LIKELY)])
     (row,) = to_episodes(relation, ("k", "x"), possible=False).to_pylist()
-    assert {row[f"x_{what}_err"] for what in STATISTICS if what != "start"} == {np.inf}
+    assert row["x_start_err"] == 0.1
+    assert min(row[f"x_{what}_err"] for what in STATISTICS if what != "start") >= UNBOUNDED / 2
+    assert (seconds(row["x_max_at"]), seconds(row["x_max_latest"])) == (0, 2)
 
 
 def test_names_that_collide_are_refused():
