@@ -59,4 +59,5 @@ class Plane(NamedTuple):
 
     def to_list(self) -> list[float | None]:
         """Return the list that :meth:`of` takes, without the projection."""
-        return [one if math.isfinite(one) else None for one in self[: _FIELDS + 1]]
+        numbers = (*self[:_FIELDS], self.bend)
+        return [one if math.isfinite(one) else None for one in numbers]
