@@ -126,5 +126,5 @@ def test_what_is_written_wrongly_is_pointed_at() -> None:
     with pytest.raises(LanguageError, match="needs a window"):
         local().sql("select symbol, duration(price > 1) from S group by symbol", **asked)
     points = local().fit(stream([1.0, 2.0], 1), key="k", time="t", model={"x": "samples"}, points=True)
-    with pytest.raises(LanguageError, match="points have no length"):
+    with pytest.raises(LanguageError, match="duration is weighted by time"):
         local().sql(ABOVE, streams={"S": points})
