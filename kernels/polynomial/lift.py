@@ -35,8 +35,16 @@ from pulse.kernels.windows.walk import instant
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-SQRT, RECIPROCAL, EXP, LOG, SIN, COS = range(6)
-FUNCTIONS = {"sqrt": SQRT, "reciprocal": RECIPROCAL, "exp": EXP, "log": LOG, "sin": SIN, "cos": COS}
+SQRT, RECIPROCAL, EXP, LOG, SIN, COS, ATAN = range(7)
+FUNCTIONS = {
+    "sqrt": SQRT,
+    "reciprocal": RECIPROCAL,
+    "exp": EXP,
+    "log": LOG,
+    "sin": SIN,
+    "cos": COS,
+    "atan": ATAN,
+}
 
 UNIT = 2.0**-53  # one relative rounding
 MAX_HALVINGS = 60  # nested halvings of one input piece's range
@@ -68,7 +76,15 @@ def _function(code, v):
         return math.exp(v) if v < 709.0 else np.inf
     if code == LOG:
         return math.log(v)
+    if code == ATAN:
+        return math.atan(v)
     return math.sin(v) if code == SIN else math.cos(v)
+
+
+@step
+def _nearest(m, M):
+    """Return the least absolute value in ``[m, M]``."""
+    return m if m > 0.0 else -M if M < 0.0 else 0.0
 
 
 @step
@@ -85,6 +101,9 @@ def _bounds_of(code, m, M):
         return largest, largest * farthest
     if code == LOG:
         return max(abs(math.log(m)), abs(math.log(M))), M / m
+    if code == ATAN:
+        nearest = _nearest(m, M)
+        return math.atan(farthest), farthest / (1.0 + nearest * nearest)
     return 1.0, farthest
 
 
@@ -93,8 +112,8 @@ def interpolation_error(code, d, m, M):
     """Bound the distance of ``f`` from its Chebyshev interpolant of degree ``d`` on ``[m, M]``: see the module's text.
 
     With ``n = d + 1``: sqrt ``|1/2 (1/2 - 1) … (1/2 - d)| m**(1/2 - n)``, decreasing in ``m``; reciprocal
-    ``n! / |v|**(n + 1)``, largest at the end next to zero; exp ``exp(M)``; log ``d! / m**n``; sin, cos ``<=
-    1``. As a product of ratios, so that no power overflows before its quotient does.
+    ``n! / |v|**(n + 1)``, largest at the end next to zero; exp ``exp(M)``; log ``d! / m**n``; atan ``d! / (1 + v**2)**(n/2)``;
+    sin, cos ``<= 1``. As a product of ratios, so that no power overflows before its quotient does.
     """
     half = 0.5 * (M - m)
     scale, ratio = 1.0, half
@@ -105,6 +124,9 @@ def interpolation_error(code, d, m, M):
         scale, ratio = 1.0 / nearest, half / nearest
     elif code == LOG:
         ratio = half / m
+    elif code == ATAN:
+        nearest = _nearest(m, M)
+        ratio = half / math.sqrt(1.0 + nearest * nearest)
     elif code == EXP:
         scale = _function(EXP, M)
     product = 2.0 * scale
@@ -114,7 +136,7 @@ def interpolation_error(code, d, m, M):
             factor = abs(1.5 - j)
         elif code == RECIPROCAL:
             factor = float(j)
-        elif code == LOG and j > 1:
+        elif (code == LOG or code == ATAN) and j > 1:
             factor = j - 1.0
         product *= 0.5 * ratio * factor / j
     return product

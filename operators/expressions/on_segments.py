@@ -128,6 +128,13 @@ class Evaluation(Domain[Operand]):
         """Return per row the sum of a model's terms at their largest, which roundings are proportional to."""
         return magnitudes(self.relation.models[name], self.relation.lo, self.relation.hi)
 
+    def too_fine(self, row: int, e: Expression, why: str) -> NoReturn:
+        """Raise an error for a function that would cut a row into too many parts."""
+        raise DomainError(
+            f"{self.operator}: {e}: {why} for {self.relation.where(row)}, which makes too many pieces; scale the operand down, "
+            "or filter that range away first"
+        )
+
     def magnitude_of(self, e: Expression) -> FloatArray | float:
         """Return the magnitude of an expression, its error included."""
         found = self.fold(e)

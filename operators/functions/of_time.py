@@ -1,4 +1,4 @@
-"""Functions of values now and earlier: ``lag``, ``rate``, ``speed``, ``ema``.
+"""Functions of values now and earlier: ``lag``, ``rate``, ``speed``, ``course``, ``ema``.
 
 Each is an expression of values and of their earlier ones, which :class:`~pulse.operators.relational.delay.Delay`
 provides; bounds, inversion, revision and accents are those of that expression. A derivative at an instant has no
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pulse.core.expression import Arithmetic, Expression, Function
+from pulse.operators.functions.course import Bearing
 from pulse.operators.functions.distance import Distance
 
 Operands = tuple[Expression, ...]
@@ -45,10 +46,16 @@ def _speed(now: Operands, earlier: Operands, seconds: Expression) -> Expression:
     return Arithmetic("/", Function(Distance.name, (*now, *earlier)), seconds)
 
 
+def _course(now: Operands, earlier: Operands, seconds: Expression) -> Expression:
+    dx, dy = (Arithmetic("-", one, other) for one, other in zip(now, earlier, strict=True))
+    return Function(Bearing.name, (dx, dy))
+
+
 OF_TIME: dict[str, FunctionOfTime] = {
     "lag": FunctionOfTime(1, _lag, needs_now=False),
     "rate": FunctionOfTime(1, _rate),
     "speed": FunctionOfTime(2, _speed),
+    "course": FunctionOfTime(2, _course),
     "ema": FunctionOfTime(1, _lag, needs_now=False, averages=True),
 }
 """The functions of time, by name."""

@@ -6,6 +6,7 @@ from pulse.core.expression import Expression, Function
 from pulse.operators.errors import OperandError
 from pulse.operators.functions.absolute import Absolute
 from pulse.operators.functions.base import ScalarFunction
+from pulse.operators.functions.course import AngleBetween, Bearing, Heading
 from pulse.operators.functions.distance import Distance, Span, SquaredDistance
 from pulse.operators.functions.exponential import Exponential, Logarithm
 from pulse.operators.functions.inside import Inside
@@ -23,6 +24,9 @@ SCALARS: dict[str, ScalarFunction] = {
         Logarithm(),
         Sine(),
         Cosine(),
+        Heading(),
+        Bearing(),
+        AngleBetween(),
         Least(),
         Greatest(),
         Sign(),
