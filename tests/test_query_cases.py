@@ -1,4 +1,4 @@
-"""Values by cases (case, least, greatest, sign): on random streams against the tuples, in windows, jobs, sweeps and on Spark."""
+"""Values by cases (case, least, greatest, sign, floor): on random streams against the tuples, in windows, jobs and on Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import pulse
 from pulse.language import LanguageError
-from pulse.operators.errors import MissingValueError
+from pulse.operators.errors import DomainError, MissingValueError
 from pulse.runtime.jobs.sinks import read_changes
 from tests.runtime.execution.asking import local, prices, rows_of, ticks
 from tests.runtime.jobs.running_jobs import final, in_process, ran, tick_job
@@ -46,6 +46,8 @@ FORMS: list[tuple[str, Callable[[Any, float, float], Any]]] = [
     ),
     ("least(x, {c})", lambda x, c, d: np.minimum(x, c)),
     ("greatest(x, {c}, 2 * x - {d})", lambda x, c, d: np.maximum(np.maximum(x, c), 2 * x - d)),
+    ("floor(x)", lambda x, c, d: np.floor(x)),
+    ("floor(4 * x - {c})", lambda x, c, d: np.floor(4 * x - c)),
     ("sign(x - {c})", lambda x, c, d: np.sign(x - c)),
     ("least(greatest(x, {c}), {d}) * sign(x)", lambda x, c, d: np.minimum(np.maximum(x, c), d) * np.sign(x)),
 ]
@@ -171,6 +173,12 @@ def test_cases_in_predicates_windows_and_joins() -> None:
     assert (np.abs(truth - joined["v"]) <= joined["v_err"] + 1e-12).all()
 
 
+def test_a_floor_of_too_many_steps_is_refused() -> None:
+    model = local().fit(ticks(), key="symbol", time="t", model={"price": "linear"}, error=0.01)
+    with pytest.raises(DomainError, match=r"passes [\d,]+ whole numbers for .* makes too many pieces"):
+        local().sql("select symbol, floor(1e6 * price) as v from S", streams={"S": model}).segments()
+
+
 def test_a_sweep_gives_what_each_query_gives() -> None:
     streams = {"S": prices()}
     text = "select symbol, case when price > :level then 1 else greatest(price, :level) end as v from S sample every 1 s"
@@ -243,6 +251,7 @@ def test_values_pass_through_a_split() -> None:
         ("case venue when 1 then 1 else 0 end", "cannot be compared"),
         ("least(price)", r"least takes 2 argument\(s\), got 1"),
         ("greatest()", r"greatest takes 2 argument\(s\), got 0"),
+        ("floor()", r"floor takes 1 argument\(s\), got 0"),
         ("sign(price, 2)", r"sign takes 1 argument\(s\), got 2"),
         ("case " + "when price > 1 then 1 " * 61 + "else 0 end", "more than 60 conditions"),
     ],

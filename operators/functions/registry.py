@@ -9,6 +9,7 @@ from pulse.operators.functions.base import ScalarFunction
 from pulse.operators.functions.course import AngleBetween, Bearing, Heading
 from pulse.operators.functions.distance import Distance, Span, SquaredDistance
 from pulse.operators.functions.exponential import Exponential, Logarithm
+from pulse.operators.functions.floor import Floor
 from pulse.operators.functions.inside import Inside
 from pulse.operators.functions.least_greatest import Greatest, Least
 from pulse.operators.functions.sign import Sign
@@ -30,6 +31,7 @@ SCALARS: dict[str, ScalarFunction] = {
         Least(),
         Greatest(),
         Sign(),
+        Floor(),
         Distance(),
         SquaredDistance(),
         Span(),

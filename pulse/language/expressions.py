@@ -47,10 +47,13 @@ _RELATIONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
     exp.GT: ">",
 }
+DERIVATIVES = ("derivative", "d")
+"""The names of the derivative at an instant."""
 FUNCTIONS = sorted(
     {
         *(name for name, one in SCALARS.items() if one.public),
         "pow",
+        "derivative",
         *OF_TIME,
         *CALENDAR,
         *AGGREGATES,
@@ -284,6 +287,8 @@ class Binder:
             return self.aggregate(node)
         if name in OF_TIME:
             return self._of_time(node), NUMBER
+        if name in DERIVATIVES:
+            return self._derivative(node), NUMBER
         if name in CALENDAR:
             raise wrong(f"{name} can only be compared with a literal, in a condition", node)
         rules = SCALARS.get(name)
@@ -334,6 +339,21 @@ class Binder:
         earlier = Earlier(self.scope, by, str(node.this))
         seconds = by if isinstance(by, Parameter) else Constant(by / 1e6)
         return rules.expanded(now, tuple(earlier.number(one) for one in values), seconds)
+
+    def _derivative(self, node: exp.Anonymous) -> Expression:
+        """Bind the derivative of an attribute of a MODEL clause."""
+        self._arity(node, 1)
+        argument = bare(node.expressions[0])
+        found = self.scope.resolve(argument) if isinstance(argument, exp.Column) else None
+        if isinstance(found, Attribute) and found.column in self.scope.derived:
+            return Column(self.scope.derived[found.column])
+        self.number(node.expressions[0])
+        raise wrong(
+            f"{node.this} takes an attribute of a MODEL clause: the derivative of a fitted model has no certificate, as within "
+            f"its error of the truth it may rise where the truth falls; rate({source_text(argument)}, 10 s) is the mean change "
+            "over a duration, with a bound",
+            node,
+        )
 
     def _arity(self, node: exp.Anonymous, expected: int) -> None:
         if len(node.expressions) != expected:

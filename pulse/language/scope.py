@@ -87,13 +87,14 @@ class Scope:
     """The sources of one FROM.
 
     ``same`` are groups of columns that the query equates; ``lagged`` the columns with earlier values of others, ``averaged``
-    those with the averages of expressions.
+    those with the averages of expressions, ``derived`` those with the derivatives of others.
     """
 
     context: Context
     sources: tuple[Bound, ...]
     same: tuple[frozenset[str], ...] = ()
     lagged: Mapping[tuple[str, Duration], str] = field(default_factory=dict)
+    derived: Mapping[str, str] = field(default_factory=dict)
     averaged: Mapping[tuple[Expression, Duration], str] = field(default_factory=dict)
 
     def resolve(self, node: exp.Column) -> Attribute | Parameter:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from pulse.core.calendar import EachDay, EachSession
 from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
 from pulse.language.calendar import session_code, zone_of
+from pulse.language.derivatives import with_derivatives
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
 from pulse.language.lags import with_lags
@@ -42,7 +43,7 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
     where = select.args["where"].this if select.args.get("where") else None
     scope = Scope(context, tuple(sources))
     scope = replace(scope, same=_equated([one for one in (*conditions, where) if one is not None], scope))
-    scope = with_lags(select, scope)
+    scope = with_lags(select, with_derivatives(select, scope))
     sources = list(scope.sources)
     rest = [] if where is None else list(conjuncts(Binder(scope, "WHERE").predicate(where)))
     node = sources[0].node
