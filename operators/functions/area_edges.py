@@ -114,7 +114,8 @@ def cut_pieces(tracks: Tracks, area: Area) -> Pieces:
     close = np.concatenate((depth[kept, 0] > 0, near.instant[instants]))
     touched = np.concatenate((depth[kept, 1] > 0, on_edge.instant[instants]))
     order = np.lexsort((lo, piece))
-    piece, lo, hi, close, touched = (one[order] for one in (piece, lo, hi, close, touched))
+    piece, lo, hi = piece[order], lo[order], hi[order]
+    close, touched = close[order], touched[order]
     middle = lo + (hi - lo) / 2
     held = touched | _contains(area, evaluate(tracks.x[piece], middle), evaluate(tracks.y[piece], middle))
     return Pieces(piece, lo, hi, *_certainties(held, close | touched))
@@ -173,7 +174,8 @@ def _near(tracks: Tracks, area: Area) -> _Near:
     if not parts:
         none = np.zeros(0)
         return _Near(np.zeros(0, np.int64), none, none, instant)
-    return _Near(*(np.concatenate(one) for one in zip(*parts, strict=True)), instant)
+    rows, begins, ends = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return _Near(rows, begins, ends, instant)
 
 
 def _pairs(tracks: Tracks, area: Area) -> Iterator[tuple[IntArray, IntArray]]:

@@ -156,7 +156,8 @@ class Heading(ScalarFunction):
     def error(self, e: Function, errors: Sequence[FloatArray], ranges: Ranges) -> FloatArray:
         (xl, xh), (yl, yh) = (ranges.values(one) for one in e.arguments)
         nearest = np.hypot(np.maximum(np.maximum(xl, -xh), 0.0), np.maximum(np.maximum(yl, -yh), 0.0))
-        return _uncertainty(np.hypot(*errors), nearest)
+        found: FloatArray = _uncertainty(np.hypot(*errors), nearest)
+        return found
 
     def affine_image(self, maps: Sequence[Affine]) -> Affine | None:
         return IDENTITY if maps[0] == maps[1] and not maps[0].b else None

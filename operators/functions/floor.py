@@ -61,8 +61,8 @@ class Floor(ScalarFunction):
         first, last = np.ceil(low - margin), np.floor(high + margin)
         count = np.where(relation.is_point, 0.0, np.maximum(last - first + 1.0, 0.0))
         if (count > MOST).any():
-            row = int(count.argmax())
-            work.too_fine(row, e, f"the operand passes {count[row]:,.0f} whole numbers")
+            most = int(count.argmax())
+            work.too_fine(most, e, f"the operand passes {count[most]:,.0f} whole numbers")
         counts = count.astype(np.int64)
         row = np.repeat(np.arange(len(relation)), counts)
         level = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(row))

@@ -112,7 +112,8 @@ def _at_samples(
     work: Numbers, e: Function, arguments: Sequence[Number]
 ) -> tuple[CertaintyArray, CertaintyArray]:
     (x, ex), (y, ey) = arguments
-    return certainties_at(*work.arrays(x, y, ex, ey), _area(e))
+    at_x, at_y, error_x, error_y = work.arrays(x, y, ex, ey)
+    return certainties_at(at_x, at_y, error_x, error_y, _area(e))
 
 
 def _values(inside: CertaintyArray) -> tuple[FloatArray, FloatArray]:

@@ -130,11 +130,9 @@ class _Runs:
         rows = np.arange(len(relation)) if rows is None else rows
         if not len(rows):
             return cls(rows, rows, rows)
-        group, ref, lo, hi = (
-            array[rows] for array in (relation.group, relation.ref, relation.lo, relation.hi)
-        )
-        ends, starts = (ref[:-1], hi[:-1]), (ref[1:], lo[1:])
-        apart = (gaps(*ends, *starts) > tolerances(*ends, *starts)) | (group[1:] != group[:-1])
+        group, ref, lo, hi = relation.group[rows], relation.ref[rows], relation.lo[rows], relation.hi[rows]
+        between = ref[:-1], hi[:-1], ref[1:], lo[1:]
+        apart = (gaps(*between) > tolerances(*between)) | (group[1:] != group[:-1])
         begins: BoolArray = np.concatenate(([True], apart))
         return cls(rows[begins], rows[np.append(np.flatnonzero(apart), len(rows) - 1)], np.cumsum(begins) - 1)
 

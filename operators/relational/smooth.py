@@ -89,8 +89,9 @@ def _since(rows: Relation, runs: IntArray, tau: float) -> tuple[CertaintyArray, 
     if lineage is not None:
         first = np.empty(len(rows), np.int64)
         for begin, stop in pairwise(runs.tolist()):
-            end = gaps(rows.ref[begin], 0.0, rows.ref[begin:stop], rows.hi[begin:stop])
-            start = gaps(rows.ref[begin], 0.0, rows.ref[begin:stop], rows.lo[begin:stop])
+            origin = rows.ref[begin : begin + 1], np.zeros(1)
+            end = gaps(*origin, rows.ref[begin:stop], rows.hi[begin:stop])
+            start = gaps(*origin, rows.ref[begin:stop], rows.lo[begin:stop])
             first[begin:stop] = begin + np.searchsorted(end, start - MEMORY * tau, "right")
         lineage = lineage.spans(np.minimum(first, np.arange(len(rows))), np.arange(len(rows)))
     return certainty, lineage

@@ -59,5 +59,6 @@ class Plane(NamedTuple):
 
     def to_list(self) -> list[float | None]:
         """Return the list that :meth:`of` takes, without the projection."""
-        numbers = (*self[:_FIELDS], self.bend)
+        box = self.west, self.east, self.south, self.north
+        numbers = (self.distortion, self.beyond, *box, self.bend)
         return [one if math.isfinite(one) else None for one in numbers]
