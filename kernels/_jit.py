@@ -4,6 +4,10 @@
 exactly the given argument types, GIL released, cached on disk. ``@device`` declares a function
 that only kernels call; it is compiled into its callers and has no cache entry of its own.
 
+A kernel and all it calls are optimised and translated to machine code once, together. By itself Numba does both for
+every function and again for each that calls it, which took most of the time; and it leaves every function callable from
+elsewhere, which keeps LLVM from dropping unused arguments and from inlining what has one caller.
+
 Why one explicit signature per entry point: Arrow hands out read-only views, and Numba would
 compile every mixture of read-only and writable arguments anew. Inputs are declared read-only,
 which accepts both. One signature also means one cache entry per function, so that two processes
@@ -37,7 +41,7 @@ import llvmlite
 import numba
 import numpy as np
 from numba import types
-from numba.core import caching
+from numba.core import caching, codegen, compiler
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +67,80 @@ OUT_BYTE1 = types.Array(types.uint8, 1, "C")
 registry: list[Kernel] = []
 
 
+class _DeviceLibrary(codegen.JITCodeLibrary):
+    """The LLVM code of a device function and of what it calls, as it was lowered: for linking into kernels."""
+
+    def _optimize_final_module(self) -> None:
+        """Leave the code as it is: the kernel's library optimises it."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _KernelLibrary(codegen.JITCodeLibrary):
+    """The code of a kernel; what is linked into it becomes private to it."""
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == llvmlite.binding.Linkage.linkonce_odr:
+                function.linkage = llvmlite.binding.Linkage.internal
+        super()._optimize_final_module()
+
+
+class _DeviceCompiler(compiler.Compiler):
+    """Compiles as far as LLVM code, with no address to call."""
+
+    def define_pipelines(self) -> Any:
+        self.state.library = _DeviceLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state.flags.no_compile = True
+        return super().define_pipelines()
+
+    def compile_extra(self, func: Any) -> Any:
+        result = super().compile_extra(func)
+        key = object()  # callers look the code up by it
+        result.target_context.insert_user_function(key, result.fndesc, [result.library])
+        return result._replace(entry_point=key)
+
+
+class _KernelCompiler(compiler.Compiler):
+    def define_pipelines(self) -> Any:
+        self.state.library = _KernelLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
+def _for_kernels(func: Any, **options: Any) -> Any:
+    """Declare a function that kernels call; Python's calls, such as tests make, compile it once more by itself."""
+    if numba.config.DISABLE_JIT:
+        return func
+    common = {"nogil": True, "error_model": "numpy", **options}
+
+    @functools.cache
+    def alone() -> Any:
+        return numba.njit(**common)(func)
+
+    dispatcher = numba.njit(
+        no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=_DeviceCompiler, **common
+    )(func)
+    typed = dispatcher.get_call_template
+
+    def unspecialised(args: Any, kws: Any) -> Any:
+        return typed([types.unliteral(a) for a in args], {k: types.unliteral(a) for k, a in kws.items()})
+
+    dispatcher.get_call_template = unspecialised  # else compiled anew for each constant it is called with
+    dispatcher._insert = lambda *_: None  # Python's calls look for an address here
+    dispatcher._compile_for_args = lambda *_, **__: alone()  # and, when there is none, call this
+    return dispatcher
+
+
 def device(func: Any) -> Any:
     """Compile ``func`` for the kernels that call it; LLVM decides whether to inline it.
 
     ``forceinline=False`` is explicit because Numba lets a function without it inherit the flag of its first caller: below an
     :func:`inlined` caller a whole tree of calls would be copied into every place, and take minutes to compile.
     """
-    return numba.njit(nogil=True, error_model="numpy", forceinline=False)(func)
+    return _for_kernels(func, forceinline=False)
 
 
 def inlined(func: Any) -> Any:
@@ -78,7 +149,7 @@ def inlined(func: Any) -> Any:
     For the steps of a hot walk over arrays: a call counts references to each array it is handed, which costs
     more than a short step does.
     """
-    return numba.njit(nogil=True, error_model="numpy", forceinline=True)(func)
+    return _for_kernels(func, forceinline=True)
 
 
 def step(func: Any) -> Any:
@@ -87,12 +158,12 @@ def step(func: Any) -> Any:
     Numba counts a reference for every array a function is handed or unpacks; in a loop of a few flops that is most
     of the time. Slicing an array inside such a function is not possible, indexing is.
     """
-    return numba.njit(nogil=True, error_model="numpy", forceinline=True, _nrt=False)(func)
+    return _for_kernels(func, forceinline=True, _nrt=False)
 
 
 def routine(func: Any) -> Any:
     """As :func:`step`, but not inlined by force: for what is called from several places and would swell each of them."""
-    return numba.njit(nogil=True, error_model="numpy", _nrt=False, forceinline=False)(func)
+    return _for_kernels(func, forceinline=False, _nrt=False)
 
 
 def kernel(*argument_types: Any) -> Any:
@@ -132,11 +203,14 @@ class Kernel:
         """Make the machine code: from the cache when it is there."""
         if self._dispatcher is not None:
             return
-        dispatcher = numba.njit(nogil=True, error_model="numpy")(self.py_func)
+        dispatcher = numba.njit(nogil=True, error_model="numpy", pipeline_class=_KernelCompiler)(self.py_func)
         cache = _cache_for(self.py_func)
         if cache is not None:
             dispatcher._cache = cache
         dispatcher.compile(self.argument_types)
+        for result in dispatcher.overloads.values():
+            for environment in result._find_referenced_environments():  # those of device functions, too
+                result.library.codegen.set_env(environment.env_name, environment)
         dispatcher.disable_compile()
         self._dispatcher = dispatcher
 

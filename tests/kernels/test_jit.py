@@ -173,6 +173,48 @@ def test_the_cache_follows_the_code_not_its_path(tmp_path):
     assert [a[2].startswith(root) for a, root in zip(answers, (one, two, other), strict=True)] == [True] * 3
 
 
+CALLED = """
+import json
+import numpy as np
+from pulse.kernels._jit import FLOAT, INT, device, inlined, kernel, routine, step
+
+@{0}
+def root(x, times):
+    if x < 0.0:
+        raise ValueError({1})
+    for _ in range(times):
+        x = np.sqrt(x)
+    return x
+
+@kernel(FLOAT, INT)
+def entry(x, times):
+    return root(x, 1) + root(x, 2) + root(x, times)
+
+found = [entry(16.0, 0), root(16.0, 1), len(root.overloads)]
+for call in (lambda: entry(-1.0, 1), lambda: root(-1.0, 1)):
+    try:
+        call()
+    except ValueError as e:
+        found.append(repr(e))
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "raised", "shown"),
+    [
+        ("device", "'negative', x", "ValueError('negative', -1.0)"),  # an object, which its environment holds
+        ("inlined", "'negative', x", "ValueError('negative', -1.0)"),
+        ("step", "'negative'", "ValueError('negative')"),
+        ("routine", "'negative'", "ValueError('negative')"),
+    ],
+)
+def test_device_functions_are_compiled_once_for_all_constants(tmp_path, decorator, raised, shown):
+    (tmp_path / "called.py").write_text(CALLED.format(decorator, raised))
+    found, _ = run("import called", PYTHONPATH=str(tmp_path), PULSE_CACHE_DIR="")
+    assert found == [22.0, 4.0, 1, shown, shown]
+
+
 def test_what_was_compiled_under_another_name_is_not_taken(tmp_path):
     """What is kept names the modules it needs: where the folder itself is on the path, others than those of the package."""
     cache, root = str(tmp_path / "cache"), package(tmp_path / "one", 2)
