@@ -22,41 +22,41 @@ _REPORT_EVERY = 10.0  # seconds
 # The kernels that the scenes call, slowest to compile first.
 NEEDED: tuple[str, ...] = (
     "fit.greedy_lines._fit",
-    "polynomial.signs._sign_ranges",
     "polynomial.lift._lift",
+    "polynomial.extrema._bounds",
     "validate.validate._validate",
     "samples.vector_program._run",
-    "fit.truth_intervals._intervals",
-    "polynomial.extrema._bounds",
     "windows.average_on_grid._window_every",
+    "polynomial.signs._sign_ranges",
     "pieces.align._align",
+    "fit.truth_intervals._intervals",
     "pieces.proximity_sweep._sweep",
-    "polynomial.interval_sets._combine",
-    "polynomial.interval_sets._complement",
-    "pieces.neighbourhoods._around",
-    "pieces.align._align_pairs",
     "samples.grid_runs._common",
-    "counting_sort._group",
     "pieces.step_maps._apply_runs",
+    "polynomial.interval_sets._combine",
+    "pieces.align._align_pairs",
+    "polynomial.interval_sets._complement",
+    "counting_sort._group",
+    "pieces.neighbourhoods._around",
     "polynomial.certainty._compare",
-    "pieces.step_maps._apply_in_order",
-    "polynomial.arithmetic._evaluate",
     "polynomial.sign_bands._bands_of_distance",
-    "polynomial.arithmetic._taylor_shift",
-    "polynomial.certainty._compare_constant",
-    "polynomial.arithmetic._combine",
-    "pieces.step_maps._in_range",
-    "pieces.align._coefficients_at",
-    "samples.grid_runs._copy_codes",
-    "samples.grid_runs._keep",
-    "polynomial.arithmetic._multiply",
-    "string_columns._write_words",
-    "samples.grid_runs._times",
-    "samples.grid_runs._copy",
+    "polynomial.arithmetic._evaluate",
     "string_columns._write_repeated",
+    "pieces.step_maps._apply_in_order",
+    "polynomial.certainty._compare_constant",
+    "pieces.step_maps._in_range",
+    "samples.grid_runs._copy_codes",
+    "polynomial.arithmetic._combine",
+    "polynomial.arithmetic._taylor_shift",
+    "samples.grid_runs._times",
+    "pieces.align._coefficients_at",
+    "polynomial.arithmetic._multiply",
+    "samples.grid_runs._copy",
+    "string_columns._write_words",
+    "samples.grid_runs._keep",
     "samples.grid_runs._take_codes",
-    "samples.grid_runs._take",
     "pieces.step_maps._ascends",
+    "samples.grid_runs._take",
 )
 
 
@@ -103,7 +103,7 @@ def compile_all(echo: Callable[[str], None], names: Sequence[str] = NEEDED) -> f
     processes = min(cores(), len(lacking))
     echo(
         f"compiling {len(lacking)} kernels on {processes} core{'s' * (processes > 1)}: "
-        "a minute or two, and only on the first run"
+        "half a minute or so, and only on the first run"
     )
     pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
     try:
@@ -116,7 +116,7 @@ def compile_all(echo: Callable[[str], None], names: Sequence[str] = NEEDED) -> f
 
 
 def _await(running: Sequence[Future[float]], echo: Callable[[str], None], begin: float) -> None:
-    """Wait until all are done, with progress messages; the slowest takes as long as all others together."""
+    """Wait until all are done, with progress messages."""
     left = set(running)
     while left:
         done, left = wait(left, timeout=_REPORT_EVERY)
