@@ -66,6 +66,8 @@ OUT_BYTE1 = types.Array(types.uint8, 1, "C")
 
 registry: list[Kernel] = []
 
+_MANGLED = "_ZN"  # begins the name of every function that Numba compiles
+
 
 class _DeviceLibrary(codegen.JITCodeLibrary):
     """The LLVM code of a device function and of what it calls, as it was lowered: for linking into kernels."""
@@ -79,11 +81,17 @@ class _DeviceLibrary(codegen.JITCodeLibrary):
 
 
 class _KernelLibrary(codegen.JITCodeLibrary):
-    """The code of a kernel; what is linked into it becomes private to it."""
+    """The code of a kernel; the functions that are linked into it become private to it.
+
+    They get names of their own, since LLVM may change their arguments: the linker of compiled code resolves calls from
+    elsewhere to private functions, too. Those of Numba's runtime stay as they are; its pruning knows them by name.
+    """
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage == llvmlite.binding.Linkage.linkonce_odr:
+            linked = not function.is_declaration and function.linkage == llvmlite.binding.Linkage.linkonce_odr
+            if linked and function.name.startswith(_MANGLED):
+                function.name = f"{function.name}.{self.name}"
                 function.linkage = llvmlite.binding.Linkage.internal
         super()._optimize_final_module()
 
@@ -105,7 +113,9 @@ class _DeviceCompiler(compiler.Compiler):
 
 class _KernelCompiler(compiler.Compiler):
     def define_pipelines(self) -> Any:
-        self.state.library = _KernelLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        kernel = self.state.func_id
+        name = f"{kernel.modname}.{kernel.func_qualname}"
+        self.state.library = _KernelLibrary(self.state.targetctx.codegen(), name)
         self.state.library.enable_object_caching()
         return super().define_pipelines()
 
