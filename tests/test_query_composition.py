@@ -110,7 +110,7 @@ def kept(track: Track, c: float) -> Track:
 def test_windows_over_a_filter(seed: int) -> None:
     """A filter opens holes, as sure as it is sure: a window that is certain lies in what certainly passes."""
     one = case(2 * seed + 13_000)  # steps: what passes begins and ends at tuples
-    for function in ("min", "max", "sum", "avg"):
+    for function in ("min", "max", "sum", "avg", "stddev"):
         size, advance = window_of(one)
         c = one.number()
         answer = one.ask(

@@ -80,13 +80,8 @@ def column_of(rows: Relation, name: str) -> Column:
     return Column(c, err, energy, ends, drift)
 
 
-def mean_error(
-    rows: Relation, name: str, size: int, error: FloatArray, head: IntArray, tail: IntArray
-) -> FloatArray:
+def mean_error(drift: FloatArray, size: int, error: FloatArray, head: IntArray, tail: IntArray) -> FloatArray:
     """Bound the error of the mean over a window: the root mean square of the error, or two drifts over the size."""
-    drift = rows.drift.get(name)
-    if drift is None:
-        return error
     return np.minimum(error, (drift[head] + drift[tail]) / (size / MICROSECONDS) * GROWN)
 
 
@@ -114,8 +109,8 @@ def moment_cells(rows: Relation, x: str, y: str | None, size: int) -> Cells:
     first = _Part(rows, columns[0], mx, cells, size)
     second = first if y is None else _Part(rows, columns[1], my, cells, size)
     own, other = (
-        _side(one, against, flat, mean_error(rows, name, size, one.error, head, tail))
-        for one, against, name in ((first, second, names[0]), (second, first, names[1]))
+        _side(one, against, flat, mean_error(column.drift, size, one.error, head, tail))
+        for one, against, column in ((first, second, columns[0]), (second, first, columns[1]))
     )
     if y is None:
         return Cells(offsets, ref, lo, hi, head, tail, own, own, own.variance, rounding)

@@ -156,8 +156,7 @@ class MomentFunction(WindowFunction):
         times = np.repeat(found.first - every * found.offsets[:-1], counts) + every * np.arange(
             len(found.values)
         )
-        names = self.names
-        columns = [column_of(rows, name) for name in names]
+        columns = [column_of(rows, name) for name in self.names]
         mx, my, covariance, rounding = window_moments(
             rows.ref,
             rows.lo,
@@ -169,8 +168,8 @@ class MomentFunction(WindowFunction):
         )
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             sides = [
-                self._statistic(rows, name, one, found.head, found.tail)
-                for name, one in zip(names, (mx, my), strict=False)
+                self._statistic(column.drift, one, found.head, found.tail)
+                for column, one in zip(columns, (mx, my), strict=False)
             ]
             values, err, exists = self.value(sides[0], sides[-1], covariance, rounding)
         certainty = least_certain(rows.certainty, found.tail, found.head)
@@ -179,12 +178,10 @@ class MomentFunction(WindowFunction):
         made = self.closings(rows, every, (found.group, found.first, found.offsets), values, err, certainty)
         return self.finite(made, values)
 
-    def _statistic(
-        self, rows: Relation, name: str, found: Moments, head: IntArray, tail: IntArray
-    ) -> Statistic:
+    def _statistic(self, drift: FloatArray, found: Moments, head: IntArray, tail: IntArray) -> Statistic:
         seconds = self.size / MICROSECONDS
         error = np.sqrt(found.energy / seconds) * GROWN
-        off = mean_error(rows, name, self.size, error, head, tail) + found.mean_rounding
+        off = mean_error(drift, self.size, error, head, tail) + found.mean_rounding
         deviation, coupling = found.deviation, found.coupling / seconds * GROWN
         return Statistic(
             found.mean,
