@@ -279,3 +279,16 @@ def test_attributes_of_two_streams_need_a_subquery() -> None:
     )
     with pytest.raises(LanguageError, match="put the join in a subquery"):
         local().sql(text, streams={"S": prices()}).segments()
+
+
+def test_lineage_and_certainty_are_those_of_the_values_that_count() -> None:
+    streams = {"S": prices()}
+    rows = (
+        local().sql("select symbol, ema(price, 100 ms) as v from S", streams=streams, lineage=True).segments()
+    )
+    causes = [len(one) for one in rows.column("lineage").to_pylist()]
+    assert min(causes) == 1
+    assert 1 < max(causes) < 12  # of about 14 segments a key, those of the last 4 s
+    inner = "select symbol, price as p from S where price > 20"
+    found = local().sql(f"select symbol, ema(p, 1 s) as v from ({inner}) as W", streams=streams).segments()
+    assert set(found.column("certainty").to_pylist()) == {"certain", "likely"}
