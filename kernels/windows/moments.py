@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from pulse.kernels._jit import BOOL, IN1, IN2, IN_INT1, INT, OUT2, device, kernel
+from pulse.kernels._jit import BOOL, IN1, IN2, IN_INT1, INT, OUT2, kernel, routine
 from pulse.kernels.double_double import fast_two_sum, two_sum
 from pulse.kernels.instants import GRAIN, MICROSECONDS
 from pulse.kernels.polynomial.arithmetic import horner, magnitude
@@ -91,19 +91,19 @@ class Moments(NamedTuple):
     other_variation: Array
 
 
-@device
+@routine
 def _clear(s, i):
     for j in range(_STATE):
         s[i, j] = 0.0
 
 
-@device
+@routine
 def _copy(a, i, out, k):
     for j in range(_STATE):
         out[k, j] = a[i, j]
 
 
-@device
+@routine
 def _combine_block(a, i, b, j, out, k, at, share, w, grow):
     """Combine the blocks at ``at`` of two states; return the difference of the means."""
     ah, al, bh, bl = a[i, at + _HIGH], a[i, at + _LOW], b[j, at + _HIGH], b[j, at + _LOW]
@@ -126,7 +126,7 @@ def _combine_block(a, i, b, j, out, k, at, share, w, grow):
     return d
 
 
-@device
+@routine
 def _combine(a, i, b, j, out, k, pair):
     """Write the moments of state ``i`` of ``a`` followed by state ``j`` of ``b`` to ``out[k]``, which may be either."""
     na, nb = a[i, _N], b[j, _N]
@@ -145,7 +145,7 @@ def _combine(a, i, b, j, out, k, pair):
         out[k, _N], out[k, _COUNT] = n, count
 
 
-@device
+@routine
 def _legendre(c, p, a, b, work, row):
     """Write ``x - c0`` on ``[a, b]`` (from the reference) by Legendre polynomials to ``work[row]``; return the rounding."""
     k = c.shape[1]
@@ -181,7 +181,7 @@ def _legendre(c, p, a, b, work, row):
     return 16.0 * k * UNIT * size
 
 
-@device
+@routine
 def _leaf_block(column, other, p, length, a, b, work, row, out, i, at):
     """Write the block of a part of piece ``p``."""
     c, err, energy, _, drift = column
@@ -205,7 +205,7 @@ def _leaf_block(column, other, p, length, a, b, work, row, out, i, at):
     out[i, at + _ENERGY] = min(err[p] * err[p] * length, energy[p] * MICROSECONDS) if err[p] > 0.0 else 0.0
 
 
-@device
+@routine
 def _leaf(ref, x, y, pair, p, begin, begin_rest, end, end_rest, work, out, i):
     """Write the moments of piece ``p`` from one instant to another to ``out[i]``; nothing where it has no length."""
     _clear(out, i)
@@ -224,7 +224,7 @@ def _leaf(ref, x, y, pair, p, begin, begin_rest, end, end_rest, work, out, i):
         out[i, _C] = product * length
 
 
-@device
+@routine
 def _end_of(ref, lo, hi, p, last):
     """Return the instant at which piece ``p`` ends: where the next of the window begins."""
     if p < last:
@@ -232,7 +232,7 @@ def _end_of(ref, lo, hi, p, last):
     return instant(ref[p], hi[p])
 
 
-@device
+@routine
 def _add_end(x, y, pair, p, out, i):
     """Count the energy of the end of piece ``p``."""
     out[i, _X + _ENERGY] += x[3][p] * MICROSECONDS
@@ -240,7 +240,7 @@ def _add_end(x, y, pair, p, out, i):
         out[i, _Y + _ENERGY] += y[3][p] * MICROSECONDS
 
 
-@device
+@routine
 def _jump(column, other, lo, hi, p, out, i, at):
     """Count the step from piece ``p`` to the next, times the drifts there."""
     c, k = column[0], column[0].shape[1]
@@ -252,14 +252,14 @@ def _jump(column, other, lo, hi, p, out, i, at):
         out[i, at + _OTHER] += height * min(other[4][p], other[4][p + 1])
 
 
-@device
+@routine
 def _jumps(x, y, pair, lo, hi, p, out, i):
     _jump(x, y, lo, hi, p, out, i, _X)
     if pair:
         _jump(y, x, lo, hi, p, out, i, _Y)
 
 
-@device
+@routine
 def _couple_end(column, other, ref, p, t, t_rest, out, i, at):
     """Count the centred value of piece ``p`` at an end of the window, times the drifts there."""
     c, k = column[0], column[0].shape[1]
@@ -271,7 +271,7 @@ def _couple_end(column, other, ref, p, t, t_rest, out, i, at):
         out[i, at + _OTHER] += value * other[4][p]
 
 
-@device
+@routine
 def _whole(ref, lo, hi, x, y, pair, p, last, work, out, i):
     begin, begin_rest = instant(ref[p], lo[p])
     end, end_rest = _end_of(ref, lo, hi, p, last)
