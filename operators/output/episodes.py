@@ -95,7 +95,7 @@ def to_episodes(relation: Relation, select: tuple[str, ...], *, possible: bool) 
     possible : whether possible ranges belong to the answer; otherwise they only widen the range of starts and ends
     """
     shown = relation if possible else relation.without_possible()
-    runs = _Runs.of(shown)
+    runs = runs_of(shown)
     of_group = pa.array(shown.group[runs.first])
     arrays: dict[str, Any] = {
         name: decoded(column).take(of_group)
@@ -117,15 +117,15 @@ def to_episodes(relation: Relation, select: tuple[str, ...], *, possible: bool) 
 
 
 @dataclass(frozen=True)
-class _Runs:
-    """Maximal runs of rows of one group that touch: the first and the last row of each."""
+class Runs:
+    """Maximal runs of rows of one group that touch: the first and the last row of each, and the run of each row."""
 
     first: IntArray
     last: IntArray
     of_row: IntArray
 
     @classmethod
-    def of(cls, relation: Relation, rows: IntArray | None = None) -> _Runs:
+    def of(cls, relation: Relation, rows: IntArray | None = None) -> Runs:
         """Find the runs of a relation, or of some of its rows, by whose positions they are given."""
         rows = np.arange(len(relation)) if rows is None else rows
         if not len(rows):
@@ -142,16 +142,21 @@ class _Runs:
         return found
 
 
-def _extent(relation: Relation, shown: Relation, runs: _Runs) -> dict[str, Any]:
+def runs_of(relation: Relation) -> Runs:
+    """Find the stretches of time that the rows of a relation cover, those of a group in order: an episode each."""
+    return Runs.of(relation)
+
+
+def _extent(relation: Relation, shown: Relation, runs: Runs) -> dict[str, Any]:
     """Return start, end and certainty of each run of the shown rows, and the ranges in which start and end certainly lie."""
     start = shown.ref[runs.first], shown.lo[runs.first]
     end = shown.ref[runs.last], shown.hi[runs.last]
     least = np.minimum.reduceat(shown.certainty, runs.first) if len(runs.first) else shown.certainty[:0]
-    wide = _Runs.of(relation)
+    wide = Runs.of(relation)
     rows = np.flatnonzero(relation.certainty >= LIKELY) if len(shown) < len(relation) else slice(None)
     around = wide.of_row[rows][runs.first]
     certain = np.flatnonzero(shown.certainty == CERTAIN)
-    cores = _Runs.of(shown, certain)
+    cores = Runs.of(shown, certain)
     episode = runs.of_row[cores.first]
     count = np.bincount(episode, minlength=len(runs.first))
     upto = np.cumsum(count)
@@ -183,7 +188,7 @@ def _extent(relation: Relation, shown: Relation, runs: _Runs) -> dict[str, Any]:
     }
 
 
-def _figures(shown: Relation, runs: _Runs, name: str) -> dict[str, Any]:
+def _figures(shown: Relation, runs: Runs, name: str) -> dict[str, Any]:
     """Return the columns of one modelled attribute."""
     c, err, lo, hi = shown.models[name], shown.err[name], shown.lo, shown.hi
     first, last = runs.first, runs.last
@@ -204,7 +209,7 @@ def _figures(shown: Relation, runs: _Runs, name: str) -> dict[str, Any]:
 
 
 def _minimum(
-    shown: Relation, runs: _Runs, c: FloatArray, err: FloatArray
+    shown: Relation, runs: Runs, c: FloatArray, err: FloatArray
 ) -> tuple[FloatArray, FloatArray, tuple[pa.Array, pa.Array, pa.Array]]:
     """Return the minimum of each run with its bound, when the model reaches it, and between which instants the truth does."""
     lo, hi, k = shown.lo, shown.hi, c.shape[1]
@@ -272,7 +277,7 @@ def _distance(value: FloatArray, farthest: FloatArray) -> FloatArray:
     return np.where(np.isfinite(found), np.where(value == farthest, 0.0, found), np.inf)
 
 
-def _mean(shown: Relation, runs: _Runs, name: str) -> tuple[FloatArray, FloatArray]:
+def _mean(shown: Relation, runs: Runs, name: str) -> tuple[FloatArray, FloatArray]:
     """Return the mean over each run, and its bound; over a run of no length the value of its last row."""
     c, err, lo = shown.models[name], shown.err[name], shown.lo
     first, last, k = runs.first, runs.last, shown.models[name].shape[1]

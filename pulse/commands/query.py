@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Out = Annotated[
     str | None,
     typer.Option(
-        help="Write to a .parquet or .csv file, or to a folder (ending in /); without it, rows are shown."
+        help="Write to a .parquet, .csv or (--geo) .geojson file, or to a folder (ending in /); without it, rows are shown."
     ),
 ]
 Segments = Annotated[
@@ -29,6 +29,12 @@ Segments = Annotated[
 Episodes = Annotated[
     bool,
     typer.Option("--episodes", help="Return one row for each stretch of time in which the answer holds."),
+]
+Geo = Annotated[
+    bool,
+    typer.Option(
+        "--geo", help="Add positions in degrees (lon, lat, geometry); --out may then end in .geojson."
+    ),
 ]
 Lineage = Annotated[
     bool, typer.Option("--lineage", help="With --segments: add the inputs that caused each segment.")
@@ -60,6 +66,7 @@ def query(
     out: Out = None,
     segments: Segments = False,
     episodes: Episodes = False,
+    geo: Geo = False,
     possible: options.Possible = False,
     lineage: Lineage = False,
     as_of: options.AsOf = None,
@@ -91,9 +98,11 @@ def query(
     """
     from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
+    from pulse.runtime.results.answer import Answer
 
     begin = clock.perf_counter()
     _check_form(segments, episodes, lineage, revised_from is not None)
+    _check_geo(geo, segments, revised_from is not None)
     options_given: dict[str, Any] = {
         "streams": options.streams(stream),
         "parameters": options.parameters(param),
@@ -107,6 +116,9 @@ def query(
     since, revised = options.since(revised_from), {"mode": mode, "results": results}
     with started(master, engine) as session:
         answer = _answer(session, options.query_text(query), options_given, since, revised, lineage)
+        if geo:
+            assert isinstance(answer, Answer)
+            answer = answer.geo()
         if out is None:
             _show(answer, segments, episodes, limit, as_json)
             _print_notes(answer)
@@ -134,6 +146,13 @@ def _check_form(segments: bool, episodes: bool, lineage: bool, revised: bool) ->
         raise options.OptionError(
             "--episodes does not go with --revised-from: compare --segments, or the episodes of two --version"
         )
+
+
+def _check_geo(geo: bool, segments: bool, revised: bool) -> None:
+    """Reject positions in degrees of forms that have none."""
+    if geo and (segments or revised):
+        other = "--segments, whose models are in the plane" if segments else "--revised-from"
+        raise options.OptionError(f"--geo does not go with {other}: ask for tuples or --episodes")
 
 
 def _answer(
@@ -183,7 +202,8 @@ def _show(answer: Answer | RevisedAnswer, segments: bool, episodes: bool, limit:
 
 
 def _lines(rows: pa.Table, more: bool, limit: int, as_json: bool) -> list[str]:
-    """Format rows as a table, or as JSON lines."""
+    """Format rows as a table, or as JSON lines, without geometries."""
+    rows = rows.drop_columns([one.name for one in rows.schema if one.type == "binary"])
     if as_json:
         return [json.dumps(row, default=str) for row in rows.to_pylist()]
     from pulse.commands.output.table import lines

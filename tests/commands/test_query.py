@@ -122,7 +122,7 @@ def test_on_spark(run: Run, stored: Model, spark: SparkSession, tmp_path: Path) 
         ([SAMPLED, "--param", "short"], "--param short: expected NAME=VALUE, such as short=10"),
         ([SAMPLED, "--stream", "prices"], "--stream prices: expected NAME=DIR, such as S=prices"),
         ([SAMPLED, "--stream", "S=twice"], "--stream: 'S' is named twice"),
-        ([SAMPLED, "--out", "out.txt"], "expected a name that ends in .parquet or .csv"),
+        ([SAMPLED, "--out", "out.txt"], "expected a name that ends in .parquet, .csv, .geojson"),
         ([SAMPLED, "--out", "no/out.csv"], "there is no folder"),
         ([SAMPLED, "--out", "folder/"], "only Spark writes folders"),
         (
@@ -293,4 +293,13 @@ def test_episodes_are_shown_and_written(run: Run, s: tuple[str, ...], stored: Mo
     refused(run("query", text, *s, "--episodes", "--lineage"), "--episodes does not go with --lineage")
     refused(
         run("query", text, *s, "--episodes", "--revised-from", 1), "--episodes does not go with --revised"
+    )
+
+
+def test_positions_in_degrees_need_a_projection(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
+    refused(run("query", SAMPLED, *s, "--geo"), "no projection on record")
+    refused(run("query", SAMPLED, *s, "--geo", "--segments"), "--geo does not go with --segments")
+    refused(
+        run("query", SAMPLED, *s, "--out", tmp_path / "a.geojson"),
+        "GeoJSON needs positions in degrees; add --geo",
     )

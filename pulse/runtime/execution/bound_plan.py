@@ -29,6 +29,7 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.execution.scan import Reading, as_scanned, keys_of, read, reading
+from pulse.runtime.results.geo_columns import GeoColumns
 from pulse.store.model_ref import ModelRef
 from pulse.store.read_units import ROWS, ReadUnit, units
 
@@ -54,6 +55,7 @@ class BoundPlan:
     lineage: bool = False
     summary: bool = False
     episodes: bool = False
+    geo: GeoColumns | None = None
     grids: Mapping[Exchange, ResolvedGrid] = field(default_factory=dict)
     spans: Sequence[tuple[int, int]] | None = None
     accents: JobAccents = NO_ACCENTS
@@ -75,11 +77,11 @@ class BoundPlan:
         """Return the Arrow schema of the result."""
         if self.summary:
             return summary_schema(self.columns.modelled)
-        if self.episodes:
-            return episode_schema(self.columns, self.query.select)
-        if self.rate is None:
+        if self.rate is None and not self.episodes:
             return self.columns.segment_schema(lineage=self.lineage)
-        return self.columns.tuple_schema(self.query.select)
+        select = self.query.select
+        made = episode_schema(self.columns, select) if self.episodes else self.columns.tuple_schema(select)
+        return made if self.geo is None else self.geo.schema(made, episodes=self.episodes)
 
     def check_end(self, emitted: Any) -> None:
         """Raise if the results end at an accent, with those ``emitted``."""
@@ -167,6 +169,7 @@ def prepare(
     lineage: bool = False,
     summary: bool = False,
     episodes: bool = False,
+    geo: bool = False,
     evolution: Evolution = AS_STORED,
 ) -> BoundPlan:
     """Plan a bound query over stored models; pin each model without a version to its newest one."""
@@ -178,7 +181,10 @@ def prepare(
     accents = job_accents(query.plan, pinned, evolution)
     if episodes:
         _check_units(accents)
-    job = BoundPlan(replace(query, plan=plan), pinned, rate, lineage, summary, episodes, accents=accents)
+    places = GeoColumns.of(query) if geo and (tuples or episodes) else None
+    job = BoundPlan(
+        replace(query, plan=plan), pinned, rate, lineage, summary, episodes, places, accents=accents
+    )
     return replace(job, grids=_grids(plan, job.paths))
 
 

@@ -110,7 +110,8 @@ def result_of(
     """Return the last fragment's output with the columns of the job's result."""
     if job.episodes:
         relation = segments_of(job, evaluation, root, bucket, possible=True)
-        return to_episodes(relation, job.query.select, possible=job.query.possible)
+        made = to_episodes(relation, job.query.select, possible=job.query.possible)
+        return made if job.geo is None else job.geo.to_episodes(made, relation, possible=job.query.possible)
     if job.rate is None:
         relation = segments_of(job, evaluation, root, bucket)
         return (
@@ -121,7 +122,8 @@ def result_of(
     samples, altered = _sampled(job, evaluation, root, bucket), None
     if job.accents.output_units is not None:
         samples, altered = job.accents.output_units.on_stretches(samples)
-    return to_tuples(samples, job.query.select, possible=job.query.possible, altered=altered)
+    rows = to_tuples(samples, job.query.select, possible=job.query.possible, altered=altered)
+    return rows if job.geo is None else job.geo.to_tuples(rows)
 
 
 def segments_of(

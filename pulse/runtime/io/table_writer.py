@@ -18,10 +18,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from pulse.core.errors import PulseError
+from pulse.runtime.io.geojson import GeoJsonWriter, has_geometry
 from pulse.store.manifest import FILE as MANIFEST
 from pulse.store.name_exchange import exchange
 
-KINDS = (".parquet", ".csv")
+KINDS = (".parquet", ".csv", ".geojson")
 _OWN = re.compile(r"_SUCCESS|part-.*\.parquet|\..*\.crc")
 
 
@@ -37,7 +38,7 @@ def check(out: str, *, overwrite: bool, schema: pa.Schema | None = None, folders
     path = Path(out)
     if path.suffix.lower() not in KINDS:
         or_folder = ", or a folder (ending in /) for Spark to write to" if folders else ""
-        raise ResultOutputError(f"--out {out}: expected a name that ends in {' or '.join(KINDS)}{or_folder}")
+        raise ResultOutputError(f"--out {out}: expected a name that ends in {', '.join(KINDS)}{or_folder}")
     if path.exists() and (not overwrite or path.is_dir()):
         kind = "a folder" if path.is_dir() else "there already"
         raise ResultOutputError(f"--out {out}: it is {kind}; choose another name, or --overwrite a file")
@@ -47,11 +48,15 @@ def check(out: str, *, overwrite: bool, schema: pa.Schema | None = None, folders
         raise ResultOutputError(
             f"--out {out}: {path.absolute().parent} is a stored model, whose files are its own; choose another folder"
         )
+    if schema is not None and path.suffix.lower() == ".geojson" and not has_geometry(schema):
+        raise ResultOutputError(
+            f"--out {out}: GeoJSON needs positions in degrees; add --geo (geo() of an answer)"
+        )
     if schema is not None and path.suffix.lower() == ".csv":
-        nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+        nested = [one.name for one in schema if pa.types.is_nested(one.type) or pa.types.is_binary(one.type)]
         if nested:
             raise ResultOutputError(
-                f"--out {out}: CSV cannot hold {', '.join(nested)}; write Parquet, or ask for tuples"
+                f"--out {out}: CSV cannot hold {', '.join(nested)}; write Parquet, or ask for tuples without --geo"
             )
 
 
@@ -103,8 +108,18 @@ def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: str
     return rows
 
 
-def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
-    """Write a Spark DataFrame: the workers write parts, which are joined here one at a time for a single file."""
+def write_frame(
+    frame: Any, out: str, *, overwrite: bool = False, metadata: dict[bytes, bytes] | None = None
+) -> int | None:
+    """Write a Spark DataFrame: the workers write parts, which are joined here one at a time for a single file.
+
+    Parameters
+    ----------
+    frame : the rows
+    out : name of the file or folder
+    overwrite : replace what is there
+    metadata : of the schema of a single file; parts in a folder are Spark's
+    """
     from pulse.runtime.spark.errors import translated
 
     mode = "overwrite" if overwrite else "errorifexists"
@@ -122,7 +137,7 @@ def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
         parts = sorted(Path(folder).glob("part-*.parquet"))
         from pulse.runtime.spark.arrow_frames import arrow_schema_of
 
-        return write_batches(_read(parts), arrow_schema_of(frame), out)
+        return write_batches(_read(parts), arrow_schema_of(frame).with_metadata(metadata), out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -159,6 +174,8 @@ def _read(parts: list[Path]) -> Iterator[pa.RecordBatch]:
 def _writer(path: Path, name: str, schema: pa.Schema) -> Any:
     if path.suffix.lower() == ".csv":
         return pacsv.CSVWriter(name, schema)
+    if path.suffix.lower() == ".geojson":
+        return GeoJsonWriter(name)
     return pq.ParquetWriter(name, schema, compression="zstd")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -73,6 +74,18 @@ class Answer(LazyTable):
         self.query = query
         self._given = dict(given or {})
         self._paths, self._spark, self._lineage, self._evolution = paths, spark, lineage, evolution
+        self._geo = False
+
+    def geo(self) -> Answer:
+        """Return the same answer with positions in degrees: ``lon`` and ``lat`` of the selected ``x`` and ``y``, and a geometry.
+
+        A tuple is a point, an episode a line with ``lon_start``, ``lat_start``, ``lon_end`` and ``lat_end``; Parquet files are
+        then GeoParquet, and :meth:`write` takes names that end in ``.geojson``. Segments stay as they are. The model must have
+        been fitted with a projection, as AIS formats are.
+        """
+        made = copy(self)
+        made._geo = True
+        return made
 
     def tuples(self) -> DataFrame | pa.Table:
         """Return sampled tuples: time, the selected columns, ``a_err`` for each modelled one, ``certainty`` (semantics 3.8).
@@ -197,10 +210,19 @@ class Answer(LazyTable):
 
     def _job(self, *, tuples: bool, lineage: bool | None = None) -> BoundPlan:
         wanted = not tuples and (self._lineage if lineage is None else lineage)
-        return prepare(self.query, self._paths, tuples=tuples, lineage=wanted, evolution=self._evolution)
+        return prepare(
+            self.query,
+            self._paths,
+            tuples=tuples,
+            lineage=wanted,
+            geo=self._geo,
+            evolution=self._evolution,
+        )
 
     def _episode_job(self) -> BoundPlan:
-        return prepare(self.query, self._paths, tuples=False, episodes=True, evolution=self._evolution)
+        return prepare(
+            self.query, self._paths, tuples=False, episodes=True, geo=self._geo, evolution=self._evolution
+        )
 
     def _batches(self, job: BoundPlan, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
         return local_driver.batches(job, progress)

@@ -140,7 +140,7 @@ class LazyTable(ABC):
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> int | None:
-        """Write the rows to a Parquet or CSV file; return the number of rows.
+        """Write the rows to a Parquet or CSV file, or with positions in degrees to a GeoJSON file; return the number of rows.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class LazyTable(ABC):
         else:
             frame = self._frame(self._spark(), job)
             with self._watched(progress):
-                rows = write_frame(frame, out, overwrite=overwrite)
+                rows = write_frame(frame, out, overwrite=overwrite, metadata=job.schema.metadata)
         job.check_end(out)
         return rows
 

@@ -91,8 +91,8 @@ def test_what_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "there.parquet").touch()
     (tmp_path / "folder.parquet").mkdir()
     for name, reported in [
-        ("out.txt", r"expected a name that ends in .parquet or .csv, or a folder"),
-        ("out", r"expected a name that ends in .parquet or .csv"),
+        ("out.txt", r"expected a name that ends in .parquet, .csv, .geojson, or a folder"),
+        ("out", r"expected a name that ends in .parquet, .csv, .geojson"),
         ("there.parquet", "it is there already; choose another name, or --overwrite a file"),
         ("folder.parquet", "it is a folder"),
         ("no/out.parquet", "there is no folder .*no; make it first"),

@@ -1,0 +1,56 @@
+"""Write rows with a geometry to a GeoJSON file (RFC 7946): a feature each, row batch by row batch."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+
+def has_geometry(schema: pa.Schema) -> bool:
+    """Return whether the metadata of a schema names a column of geometries (GeoParquet)."""
+    return b"geo" in (schema.metadata or {})
+
+
+class GeoJsonWriter:
+    """A writer of batches whose schema names a column of geometries in degrees; the other columns are properties."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 (closed on exit)
+        self._separator = ""
+
+    def __enter__(self) -> Self:
+        self._file.write('{"type": "FeatureCollection", "features": [')
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._file.write("\n]}\n")
+        self._file.close()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write a feature for each row."""
+        import shapely
+
+        column = json.loads(batch.schema.metadata[b"geo"])["primary_column"]
+        shapes = shapely.to_geojson(shapely.from_wkb(batch.column(column).to_numpy(zero_copy_only=False)))
+        for row, shape in zip(batch.drop_columns([column]).to_pylist(), shapes, strict=True):
+            properties = json.dumps({name: _plain(value) for name, value in row.items()}, ensure_ascii=False)
+            feature = f'{{"type": "Feature", "geometry": {shape}, "properties": {properties}}}'
+            self._file.write(f"{self._separator}\n{feature}")
+            self._separator = ","
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: instants in ISO form, null for numbers that are not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, int, bool)):
+        return value
+    return f"{value.isoformat()}Z" if hasattr(value, "isoformat") else str(value)
