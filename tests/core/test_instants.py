@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.instants import first_microsecond, gaps, on_microsecond, split, tolerances
+from pulse.core.instants import first_microsecond, gaps, last_microsecond, on_microsecond, split, tolerances
 from pulse.core.time import LIMIT
 from pulse.kernels import instants
 
@@ -46,3 +46,9 @@ def test_between_microseconds():
     ref, offset = np.zeros(3, dtype=np.int64), np.array([0.3e-6, -0.3e-6, 0.7e-6])
     assert first_microsecond(ref, offset).tolist() == [1, 0, 1]
     assert not on_microsecond(ref, offset).any()
+
+
+def test_the_last_microsecond_is_not_after_an_instant_but_for_the_tolerance() -> None:
+    ref, offset = np.array([5, 5, 5, 5]), np.array([0.0, 0.1, 2.5e-7, -2.5e-7])
+    assert last_microsecond(ref, offset).tolist() == [5, 100_005, 5, 4]
+    assert last_microsecond(np.array([0]), np.array([1.0 - 1e-10])).tolist() == [1_000_000]
