@@ -17,9 +17,10 @@ def has_geometry(schema: pa.Schema) -> bool:
 
 
 class GeoJsonWriter:
-    """A writer of batches whose schema names a column of geometries in degrees; the other columns are properties."""
+    """A writer of batches with a column of geometries in degrees, which the schema names; the other columns are properties."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self._geometry = json.loads(schema.metadata[b"geo"])["primary_column"]
         self._file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 (closed on exit)
         self._separator = ""
 
@@ -38,9 +39,9 @@ class GeoJsonWriter:
         """Write a feature for each row."""
         import shapely
 
-        column = json.loads(batch.schema.metadata[b"geo"])["primary_column"]
-        shapes = shapely.to_geojson(shapely.from_wkb(batch.column(column).to_numpy(zero_copy_only=False)))
-        for row, shape in zip(batch.drop_columns([column]).to_pylist(), shapes, strict=True):
+        found = shapely.from_wkb(batch.column(self._geometry).to_numpy(zero_copy_only=False))
+        rows = batch.drop_columns([self._geometry]).to_pylist()
+        for row, shape in zip(rows, shapely.to_geojson(found), strict=True):
             properties = json.dumps({name: _plain(value) for name, value in row.items()}, ensure_ascii=False)
             feature = f'{{"type": "Feature", "geometry": {shape}, "properties": {properties}}}'
             self._file.write(f"{self._separator}\n{feature}")

@@ -175,7 +175,7 @@ def _writer(path: Path, name: str, schema: pa.Schema) -> Any:
     if path.suffix.lower() == ".csv":
         return pacsv.CSVWriter(name, schema)
     if path.suffix.lower() == ".geojson":
-        return GeoJsonWriter(name)
+        return GeoJsonWriter(name, schema)
     return pq.ParquetWriter(name, schema, compression="zstd")
 
 
