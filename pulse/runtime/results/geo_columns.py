@@ -91,8 +91,9 @@ class GeoColumns:
         for x, y in self.pairs:
             for end in _ENDS:
                 added += self._degrees(*(batch.column(f"{name}_{end}").to_numpy() for name in (x, y)))
-        episode, x, y = _lines(relation, *self.pairs[0], possible=possible)
-        lines = shapely.linestrings(np.column_stack(self._degrees(x, y)), indices=episode) if len(x) else []
+        episode, *places = _lines(relation, *self.pairs[0], possible=possible)
+        degrees = np.column_stack(self._degrees(*places))
+        lines = shapely.linestrings(degrees, indices=episode) if len(degrees) else []
         return self._with(batch, added, shapely.to_wkb(np.asarray(lines, object)), episodes=True)
 
     def _with(
