@@ -17,6 +17,7 @@ PAGES = [
     *sorted(DOCS.glob("tutorials/*.md")),
     *sorted(DOCS.glob("howto/*.md")),
     DOCS / "guarantees.md",
+    DOCS / "queries.md",
     DOCS / "format.md",
 ]
 
