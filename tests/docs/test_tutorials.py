@@ -17,7 +17,6 @@ PAGES = [
     *sorted(DOCS.glob("tutorials/*.md")),
     *sorted(DOCS.glob("howto/*.md")),
     DOCS / "guarantees.md",
-    DOCS / "queries.md",
     DOCS / "format.md",
 ]
 
@@ -26,6 +25,11 @@ PAGES = [
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, fork_server: ForkServer) -> None:
     assert list(run_shell(page, tmp_path, fork_server.pulse.parent)) == []
     assert run_python(page, tmp_path) == 0
+
+
+def test_the_examples_of_the_page_on_queries_print_what_they_show(tmp_path: Path) -> None:
+    """Its commands name models that a reader has; only its Python runs by itself."""
+    assert run_python(DOCS / "queries.md", tmp_path) == 0
 
 
 def test_there_is_something_to_run() -> None:
