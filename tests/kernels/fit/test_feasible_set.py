@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.kernels.fit import feasible_set as tubes
+from pulse.kernels.fit import greedy_lines
 from tests import naive
+
+if not numba.config.DISABLE_JIT:
+    # The kernel's own copies of these functions, whose arguments LLVM may have changed, must not be called from elsewhere.
+    greedy_lines._fit.compile()
 
 MODELS = ("highest", "lowest", "middle", "through")
 
