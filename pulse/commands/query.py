@@ -98,7 +98,6 @@ def query(
     """
     from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
-    from pulse.runtime.results.answer import Answer
 
     begin = clock.perf_counter()
     _check_form(segments, episodes, lineage, revised_from is not None)
@@ -117,6 +116,9 @@ def query(
     with started(master, engine) as session:
         answer = _answer(session, options.query_text(query), options_given, since, revised, lineage)
         if geo:
+            # Not before the session, which hides pandas from Arrow.
+            from pulse.runtime.results.answer import Answer
+
             assert isinstance(answer, Answer)
             answer = answer.geo()
         if out is None:
