@@ -60,7 +60,8 @@ def _relax(runs, lo, hi, c, err, tau, p, out):
             grown = 1.0 + 16.0 * UNIT
             rounding = (rounding * fade + 3.0 * own + 8.0 * UNIT * (abs(transient) + abs(last))) * grown
             value = last + transient * fade
-            error = max(err[i] + (error - err[i]) * fade, 0.0) * grown
+            # Two positive terms: as err + (error - err) * fade it would lose the digits of an error far below err.
+            error = (error * fade - err[i] * math.expm1(-(hi[i] - lo[i]) / tau)) * grown
 
 
 class Relaxed(NamedTuple):

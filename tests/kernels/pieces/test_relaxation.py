@@ -70,7 +70,8 @@ def test_values_and_bounds(rows: list[tuple[float, float, list[float], float]], 
         e = err[begin]
         for i in range(begin, stop):
             assert made.error[i] >= e * (1 - 1e-12)
-            e = err[i] + (e - err[i]) * np.exp(-(hi[i] - lo[i]) / tau)
+            by = -(hi[i] - lo[i]) / tau
+            e = e * np.exp(by) - err[i] * np.expm1(by)
 
 
 def test_degenerate_input() -> None:
