@@ -29,6 +29,8 @@ from pulse.plot.revised import plot_revised as plot_revised
 from pulse.plot.sweep import parameters_of as parameters_of
 from pulse.plot.sweep import plot_sweep as plot_sweep
 from pulse.plot.table import Table as Table
+from pulse.plot.together import Episode as Episode
 from pulse.plot.together import Together as Together
+from pulse.plot.together import episodes as episodes
 from pulse.plot.together import together as together
 from pulse.plot.tracks import plot_tracks as plot_tracks

@@ -8,12 +8,14 @@ The stretches show when the pair began and when it ended::
     10:02  1    2          ──>         1    2    10:01  10:03
     10:03  1    2
     10:09  1    2                      1    2    10:09  10:09
+
+Episodes are such stretches already, of pairs or of single objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,13 +28,14 @@ from pulse.core.time import to_microseconds
 from pulse.plot.errors import PlotError
 
 _TOUCHING = 2  # µs between two consecutive ranges
-_NO_KEYS = ("certainty", "kind")
+_NO_KEYS = ("certainty", "kind", "cores")
+_EPISODES = ("start", "end", "start_latest", "end_earliest", "duration", "certainty", "cores")
 
 
 class Together(NamedTuple):
     """A stretch in which two objects were together, from ``start`` to ``end`` (µs since 1970, or timestamps).
 
-    ``certain`` is the share of that time, or of its instants, at which the answer is certain, if it comes from one.
+    ``certain`` is the share of that time, or of its instants, at which the answer is certain, if that is known.
     """
 
     one: Any
@@ -42,17 +45,32 @@ class Together(NamedTuple):
     certain: float | None = None
 
 
+class Episode(NamedTuple):
+    """A stretch in which a condition held for one object, from ``start`` to ``end`` (µs since 1970); ``certain`` as for pairs."""
+
+    key: Any
+    start: int
+    end: int
+    certain: float | None = None
+
+
+_Stretch = TypeVar("_Stretch", Together, Episode)
+
+
 def together(found: pa.Table, *, pair: tuple[str, str] | None = None) -> list[Together]:
     """Join the rows of an answer about pairs to unbroken stretches, the longest first.
 
     Tuples are joined if they are no more than the rate apart (the smallest step between any two instants of the answer), segments
-    if they touch. ``pair`` names the columns of the two objects: by default the first two that hold whole numbers or texts. A row
-    of (2, 1) is of the same pair as one of (1, 2). Rows that are only ``possible`` do not count.
+    if they touch; episodes are stretches already. ``pair`` names the columns of the two objects: by default the first two that
+    hold whole numbers or texts. A row of (2, 1) is of the same pair as one of (1, 2). Rows that are only ``possible`` do not
+    count.
     """
     if "certainty" in found.column_names:
         held = np.array([word != "possible" for word in found.column("certainty").to_pylist()], dtype=bool)
         found = found.filter(pa.array(held))
     one, other = (found.column(name).to_pylist() for name in _pair(found, pair))
+    if _are_episodes(found):
+        return _longest_first(map(Together, one, other, *_stretches_of_episodes(found)))
     start, end, step = _ranges(found)
     sure = np.ones(found.num_rows, dtype=bool)
     if "certainty" in found.column_names:
@@ -67,7 +85,29 @@ def together(found: pa.Table, *, pair: tuple[str, str] | None = None) -> list[To
         for key, of in rows.items()
         for stretch in _stretches(start[of], end[of], sure[of], step)
     ]
-    return sorted(made, key=lambda stretch: stretch.start - stretch.end)
+    return _longest_first(made)
+
+
+def episodes(found: pa.Table) -> list[Episode]:
+    """Return the rows of a file of episodes, the longest first; the object is the first column of whole numbers or texts.
+
+    Raises
+    ------
+    PlotError
+        If the table is none of episodes, or has no such column.
+    """
+    if not _are_episodes(found):
+        raise PlotError(
+            "episodes: expected the columns 'start', 'end' and 'duration', as pulse query --episodes writes them; "
+            f"got {', '.join(found.column_names) or 'no columns'}"
+        )
+    names = _of_objects(found)
+    if not names:
+        raise PlotError(
+            "episodes: expected rows that name an object, in a column of whole numbers or texts; "
+            f"got {', '.join(found.column_names)}"
+        )
+    return _longest_first(map(Episode, found.column(names[0]).to_pylist(), *_stretches_of_episodes(found)))
 
 
 def pairs_of(given: Sequence[Together] | pa.Table) -> list[Together]:
@@ -81,17 +121,48 @@ def _pair(found: pa.Table, pair: tuple[str, str] | None) -> tuple[str, str]:
             if name not in found.column_names:
                 raise unknown_column(name, found.column_names, "pairs")
         return pair
-    names = [
-        field.name
-        for field in found.schema
-        if field.name not in _NO_KEYS and (pa.types.is_integer(field.type) or is_text(field.type))
-    ]
+    names = _of_objects(found)
     if len(names) < 2:
         raise PlotError(
             "pairs: expected rows that name two objects, in the first two columns of whole numbers or texts; "
             f"got {', '.join(found.column_names) or 'no columns'}"
         )
     return names[0], names[1]
+
+
+def _of_objects(found: pa.Table) -> list[str]:
+    """Return the columns that may name objects: those of whole numbers or texts."""
+    return [
+        field.name
+        for field in found.schema
+        if field.name not in _NO_KEYS and (pa.types.is_integer(field.type) or is_text(field.type))
+    ]
+
+
+def _are_episodes(found: pa.Table) -> bool:
+    return set(_EPISODES) <= set(found.column_names)
+
+
+def _stretches_of_episodes(found: pa.Table) -> tuple[list[int], list[int], list[float | None]]:
+    """Return start and end of each episode in µs, and the share of it that is certain, None where several cores are."""
+    start, end, latest, earliest = (
+        to_microseconds(found.column(name).fill_null(0)) for name in _EPISODES[:4]
+    )
+    shares: list[float | None] = []
+    for i, (word, cores) in enumerate(
+        zip(found.column("certainty").to_pylist(), found.column("cores").to_pylist(), strict=True)
+    ):
+        if word == "certain" or cores == 0:
+            shares.append(float(word == "certain"))
+        elif cores > 1 or end[i] == start[i]:
+            shares.append(None)
+        else:
+            shares.append(max(int(earliest[i] - latest[i]), 0) / int(end[i] - start[i]))
+    return start.tolist(), end.tolist(), shares
+
+
+def _longest_first(stretches: Iterable[_Stretch]) -> list[_Stretch]:
+    return sorted(stretches, key=lambda stretch: stretch.start - stretch.end)
 
 
 def _ranges(found: pa.Table) -> tuple[IntArray, IntArray, int]:

@@ -1,4 +1,4 @@
-"""Plot tracks on a map: where moving objects went, and which of them went together, where and when.
+"""Plot tracks on a map: where moving objects went, which of them went together, and where a condition held.
 
 Positions in metres (``x``, ``y``) are drawn in kilometres, degrees (``lon``, ``lat``) as they are; either way a circle on
 the ground is a circle in the picture, as far as a flat map allows.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.area import Area
 from pulse.core.arrays import FloatArray
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import to_microseconds
@@ -19,7 +20,7 @@ from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.plot.bulk import outside_bulk
 from pulse.plot.errors import PlotError
 from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, blank, legend, line_mark, tidy, titled
-from pulse.plot.together import Together, pairs_of
+from pulse.plot.together import Episode, Together, pairs_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ _PER_CURVE = 8
 _NEAR = 600_000_000  # µs on either side of the middle of the enlarged part
 _MEETINGS = 5  # instants at which both places are marked
 _TOUCHING = 2.0  # µs between two consecutive segments
-_DEGREES = {"lon": "lat", "longitude": "latitude"}
+DEGREES = {"lon": "lat", "longitude": "latitude"}
 
 
 def plot_tracks(
@@ -40,6 +41,8 @@ def plot_tracks(
     x: str | None = None,
     y: str | None = None,
     pairs: Sequence[Together] | pa.Table = (),
+    episodes: Sequence[Episode] = (),
+    area: Area | None = None,
     most: int = MOST_PAIRS,
     whole: bool = False,
     width: float = WIDE,
@@ -54,6 +57,8 @@ def plot_tracks(
     x, y : attributes of the axes; default those of these names, or longitude and latitude
     pairs : pairs to highlight, or a table of an answer's rows
         A table is joined to pairs first (:func:`pulse.plot.together`), the longest first.
+    episodes : stretches of single objects to draw in colour (:func:`pulse.plot.episodes`)
+    area : area whose outline is drawn, in the coordinates of the axes
     most : highlight so many pairs
     whole : if False, a few positions far away from all others are left outside the map, whose title gives their number
     width : width in inches
@@ -66,12 +71,16 @@ def plot_tracks(
     figure = blank(*size)
     made = figure.subplots(1, 2) if beside else figure.subplots(count, 1, squeeze=False)[:, 0]
     axes: list[Axes] = list(np.atleast_1d(made))
-    scale = 1.0 if across in _DEGREES else 1e-3
+    scale = 1.0 if across in DEGREES else 1e-3
     _all_tracks(axes[0], batch, across, up, scale)
     marks = [
         _highlight(axes[0], batch, pair, SERIES[i % len(SERIES)], across, up, scale)
         for i, pair in enumerate(shown)
     ]
+    if episodes:
+        marks.append(_highlight_episodes(axes[0], batch, episodes, across, up, scale))
+    if area is not None:
+        marks.append(_outline(axes[0], area, scale))
     named = (across, up) if scale == 1.0 else (f"{across} (km)", f"{up} (km)")
     title = f"{len(np.unique(batch.key_ranks)):,} tracks"
     if not whole and (bulk := outside_bulk(batch, across, up)).segments:
@@ -94,7 +103,7 @@ def plot_tracks(
 def positions(batch: SegmentBatch, x: str | None, y: str | None) -> tuple[str, str]:
     """Return the attributes of the horizontal and vertical axis: those given, or those with the usual names."""
     names = batch.schema.modelled_names
-    usual = [("x", "y"), *_DEGREES.items()]
+    usual = [("x", "y"), *DEGREES.items()]
     across, up = next((one for one in usual if set(one) <= set(names)), (None, None))
     found = x or across, y or up
     for name in found:
@@ -122,7 +131,7 @@ def _known(pairs: list[Together], batch: SegmentBatch) -> list[Together]:
 
 
 def _aspect(batch: SegmentBatch, up: str, across: str) -> float:
-    if across not in _DEGREES or not len(batch):
+    if across not in DEGREES or not len(batch):
         return 1.0
     middle = float(np.median(batch.coefficients(up)[:, 0]))
     return float(1.0 / max(np.cos(np.radians(middle)), 0.05))
@@ -174,6 +183,38 @@ def _highlight(
     return line_mark(label, colour, linewidth=2.0)
 
 
+def _highlight_episodes(
+    axes: Axes, batch: SegmentBatch, episodes: Sequence[Episode], across: str, up: str, scale: float
+) -> Any:
+    """Draw tracks while a condition held, with a dot where each episode starts; return the legend entry."""
+    from matplotlib.collections import LineCollection
+
+    colour = SERIES[1]
+    by_key: dict[Any, list[Episode]] = {}
+    for one in episodes:
+        by_key.setdefault(one.key, []).append(one)
+    ways = []
+    for key, stretches in by_key.items():
+        own = batch.of_key(key)
+        ways += [_way_of(own.restrict(one.start, one.end), across, up, scale) for one in stretches]
+    ways = [way for way in ways if len(way)]
+    axes.add_collection(LineCollection(ways, colors=colour, linewidths=1.0, capstyle="round"))
+    if ways:
+        axes.plot(*np.array([way[0] for way in ways]).T, ".", color=colour, markersize=2)
+    count = len(ways)
+    return line_mark(f"{count:,} {'episode' if count == 1 else 'episodes'}", colour, linewidth=2.0)
+
+
+def _outline(axes: Axes, area: Area, scale: float) -> Any:
+    """Draw the rings of an area; return the legend entry."""
+    import shapely
+
+    for ring in shapely.get_rings(shapely.get_parts(shapely.from_wkb(area.wkb))):
+        corners = scale * shapely.get_coordinates(ring)
+        axes.plot(corners[:, 0], corners[:, 1], color=INK, linewidth=1.4, linestyle=":", zorder=5)
+    return line_mark("area", INK, linewidth=1.4, linestyle=":")
+
+
 def _enlarge(axes: Axes, batch: SegmentBatch, pair: Together, across: str, up: str, scale: float) -> None:
     """Draw some minutes of a pair, and where both were at the same instants."""
     start, end = _ends(pair)
@@ -200,7 +241,12 @@ def _way(
     batch: SegmentBatch, key: Any, start: int, end: int, across: str, up: str, scale: float
 ) -> FloatArray:
     """Return the path of one key between two instants, broken at holes."""
-    own = batch.of_key(key).restrict(start, end).sort()
+    return _way_of(batch.of_key(key).restrict(start, end), across, up, scale)
+
+
+def _way_of(own: SegmentBatch, across: str, up: str, scale: float) -> FloatArray:
+    """Return the path of the segments of one key, broken at holes."""
+    own = own.sort()
     strokes = _strokes(own, across, up, scale)
     if not len(own):
         return strokes.reshape(-1, 2)

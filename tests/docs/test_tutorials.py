@@ -19,12 +19,28 @@ PAGES = [
     DOCS / "guarantees.md",
     DOCS / "format.md",
 ]
+# The file of a page, and the recording that stands for it.
+RECORDED = {"vessels.md": ("ais.parquet", "ais_nyharbor_20201201_07.parquet")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, fork_server: ForkServer) -> None:
     assert list(run_shell(page, tmp_path, fork_server.pulse.parent)) == []
     assert run_python(page, tmp_path) == 0
+
+
+@pytest.mark.parametrize("page", RECORDED, ids=str)
+def test_a_page_on_recorded_data_does_what_it_says(
+    page: str, tmp_path: Path, fork_server: ForkServer, recorded: Path
+) -> None:
+    given, file = RECORDED[page]
+    (tmp_path / given).symlink_to(recorded / file)
+    assert list(run_shell(DOCS / "recorded" / page, tmp_path, fork_server.pulse.parent)) == []
+    assert run_python(DOCS / "recorded" / page, tmp_path) == 0
+
+
+def test_every_page_on_recorded_data_is_run() -> None:
+    assert {page.name for page in (DOCS / "recorded").glob("*.md")} == set(RECORDED)
 
 
 def test_the_examples_of_the_page_on_queries_print_what_they_show(tmp_path: Path) -> None:

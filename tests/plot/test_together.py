@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.errors import PulseError
-from pulse.plot import PlotError, Together, together
+from pulse.plot import Episode, PlotError, Together, episodes, together
 
 MINUTE = 60_000_000
 
@@ -99,3 +99,45 @@ def test_stretches_hold_each_instant_once(rows: set[tuple[int, int, int]]) -> No
         assert all(after.start - before.end > step for before, after in pairwise(own))
     assert [s.end - s.start for s in found] == sorted((s.end - s.start for s in found), reverse=True)
     assert np.all([s.certain == 1.0 for s in found])
+
+
+def episodes_of(*rows: tuple[int, int, int, int, str, int, int | None, int | None]) -> pa.Table:
+    """Rows of (a, b, start, end, certainty, cores, start_latest, end_earliest), instants in seconds."""
+    names = ("a", "b", "start", "end", "certainty", "cores", "start_latest", "end_earliest")
+    table = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+    for name in ("start", "end", "start_latest", "end_earliest"):
+        seconds = table.column(name).cast(pa.int64())
+        instants = pa.compute.multiply(seconds, 1_000_000).cast(pa.timestamp("us"))
+        table = table.set_column(table.schema.get_field_index(name), name, instants)
+    return table.append_column("duration", pa.array([float(row[3] - row[2]) for row in rows]))
+
+
+def test_episodes_are_stretches_as_they_are() -> None:
+    found = episodes_of(
+        (1, 2, 0, 10, "likely", 1, 2, 7),
+        (1, 2, 10, 40, "certain", 1, 10, 40),  # touches the first, and is an episode of its own
+        (3, 4, 0, 20, "likely", 0, None, None),
+        (5, 6, 0, 15, "likely", 3, 1, 14),
+        (7, 8, 5, 5, "likely", 1, 5, 5),
+    )
+    assert together(found) == [
+        Together(1, 2, 10_000_000, 40_000_000, 1.0),
+        Together(3, 4, 0, 20_000_000, 0.0),
+        Together(5, 6, 0, 15_000_000, None),
+        Together(1, 2, 0, 10_000_000, 0.5),
+        Together(7, 8, 5_000_000, 5_000_000, None),
+    ]
+
+
+def test_episodes_of_single_objects_have_the_longest_first() -> None:
+    found = episodes_of((1, 0, 0, 10, "likely", 1, 2, 7), (2, 0, 0, 20, "certain", 1, 0, 20)).drop_columns(
+        ["b"]
+    )
+    assert episodes(found) == [Episode(2, 0, 20_000_000, 1.0), Episode(1, 0, 10_000_000, 0.5)]
+
+
+def test_what_holds_no_episodes_is_refused() -> None:
+    with pytest.raises(PlotError, match=r"expected the columns 'start', 'end' and 'duration'.*got a$"):
+        episodes(pa.table({"a": [1]}))
+    with pytest.raises(PlotError, match=r"expected rows that name an object"):
+        episodes(episodes_of((1, 2, 0, 1, "certain", 1, 0, 1)).drop_columns(["a", "b"]))

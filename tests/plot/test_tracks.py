@@ -6,13 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pulse.core.area import Area
 from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
-from pulse.plot import PlotError, Together, plot_tracks
+from pulse.plot import Episode, PlotError, Together, plot_tracks
 from pulse.plot.bulk import outside_bulk
 from pulse.plot.tracks import _MOST_STROKES
 
 pytest.importorskip("matplotlib")
+shapely = pytest.importorskip("shapely")
 
 SECOND = 1_000_000
 
@@ -226,3 +228,22 @@ def test_a_map_that_grows_without_a_gap_is_drawn_whole() -> None:
 def test_few_or_standing_tracks_are_drawn_whole() -> None:
     assert not outside_bulk(fleet()).segments
     assert not outside_bulk(fleet().filter(np.zeros(4, dtype=bool))).segments
+
+
+def test_episodes_are_drawn_along_the_track_and_areas_outlined() -> None:
+    stretches = [Episode(1, 100 * SECOND, 200 * SECOND), Episode(2, 0, 400 * SECOND)]
+    square = Area(shapely.to_wkb(shapely.MultiPolygon([shapely.box(0, 0, 1000, 500)])))
+    figure = plot_tracks(fleet(), episodes=stretches, area=square)
+    (axes,) = figure.axes
+    drawn = [path.vertices for path in axes.collections[1].get_paths()]
+    np.testing.assert_allclose([one[0] for one in drawn], [[0.5, 0.0], [0.0, 0.1]])
+    np.testing.assert_allclose([one[1] for one in drawn], [[1.0, 0.0], [2.0, 0.1]])
+    outline = axes.get_lines()[-1].get_xydata()
+    assert {tuple(corner) for corner in np.round(outline, 9)} == {
+        (0.0, 0.0),
+        (0.0, 0.5),
+        (1.0, 0.0),
+        (1.0, 0.5),
+    }
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["2 episodes", "area"]
