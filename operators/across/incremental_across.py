@@ -44,7 +44,7 @@ class IncrementalAcross(DerivedKeys):
     def replay(self, stretches: KeyRanges) -> BeforeAfter:
         found, of = self._members(stretches)
         if self._operator(self.node).needs_whole_rows and len(found.relation):
-            # A row of an envelope is whole only if all rows that it may be part of are known over their full time.
+            # A row is whole only if all rows that it may be part of, or that end where it begins, are known over their full time.
             start, end = stretches.start.copy(), stretches.end.copy()
             first, last = extents(found.relation)
             for groups in (found.before, found.after):

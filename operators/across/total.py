@@ -19,6 +19,7 @@ with a bound of its own where it is in doubt.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,6 +39,8 @@ from pulse.operators.data.relation import Relation
 @dataclass(frozen=True)
 class Total(AcrossKeys):
     """The aggregate ``sum`` or ``avg`` across keys; the partial phase of an average emits the sum and the number of rows."""
+
+    needs_whole_rows: ClassVar[bool] = True
 
     @property
     def count(self) -> str:

@@ -165,7 +165,7 @@ def to_tuples(
 def _repeated(column: pa.Array, group: IntArray, counts: IntArray) -> pa.Array:
     """Repeat a key column for ``counts[s]`` samples of the group of each stretch ``s``."""
     column = decoded(column)
-    if not pa.types.is_string(column.type):
+    if not pa.types.is_string(column.type) or column.null_count:
         return column.take(pa.array(np.repeat(group, counts)))
     texts = [text.encode() for text in column.take(pa.array(group)).to_pylist()]
     return _text_array(*repeated(texts, counts))

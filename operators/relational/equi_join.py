@@ -153,7 +153,7 @@ def equal_pairs(left: Relation, right: Relation, equal: tuple[tuple[str, str], .
     for name_left, name_right in equal:
         a, b = _unified(_key(left, name_left), _key(right, name_right), f"{name_left} = {name_right}")
         encoded = pa.concat_arrays([a, b]).dictionary_encode()
-        own = encoded.indices.to_numpy().astype(np.int64)
+        own = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy().astype(np.int64)
         # Renumber densely after every column, so that products of counts never overflow.
         code = np.unique(code * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
     mine, others = code[: left.groups], code[left.groups :]

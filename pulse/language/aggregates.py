@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
+import pyarrow as pa
 from sqlglot import exp
 
 from pulse.core.calendar import Periods
@@ -23,12 +24,16 @@ from pulse.operators.across.across import Across
 from pulse.operators.across.functions import EACH, OVER_RANGES, OVER_TUPLES
 from pulse.operators.node import Node
 from pulse.operators.relational.join import Join
+from pulse.operators.relational.key_by import KeyBy
 from pulse.operators.relational.project import Project
 from pulse.operators.windows.calendar_window import OVER_PERIODS, CalendarWindow
 from pulse.operators.windows.functions import OF_CONDITIONS
 from pulse.operators.windows.functions import OVER_RANGES as WINDOW_FUNCTIONS
 from pulse.operators.windows.functions import OVER_TUPLES as WINDOW_FUNCTIONS_OF_TUPLES
 from pulse.operators.windows.window import Window
+
+_CONSTANT = (Role.KEY, Role.UNMODELLED)
+"""Roles of attributes that are constant within a segment: rows can be grouped by them."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,8 @@ def bind_aggregates(
             "there is no aggregate to group; write where instead of having, or leave out group by",
             where,
         )
-    keys = _group_keys(select, scope)
+    written = _group_columns(select, scope)
+    keys, node = tuple(written), _keyed_by(node, written)
     for call in found:
         _check_count(call, scope, node)
         _check_over_tuples(call, node)
@@ -90,33 +96,51 @@ def _calls(select: exp.Select) -> list[exp.Anonymous]:
     return found
 
 
-def _group_keys(select: exp.Select, scope: Scope) -> tuple[str, ...]:
-    """Return the key columns of GROUP BY; without it, those that stand plainly in the select list."""
+def _group_columns(select: exp.Select, scope: Scope) -> dict[str, exp.Expr]:
+    """Return the columns of GROUP BY, keys and unmodelled attributes; without it, those plainly in the select list."""
     group = select.args.get("group")
     if group is None:
         items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
-        plain = [scope.resolve(item) for item in items if isinstance(item, exp.Column) and not item.is_star]
-        return tuple(
-            dict.fromkeys(one.column for one in plain if isinstance(one, Attribute) and one.role is Role.KEY)
-        )
+        plain = [
+            (scope.resolve(item), item) for item in items if isinstance(item, exp.Column) and not item.is_star
+        ]
+        return {
+            one.column: item for one, item in plain if isinstance(one, Attribute) and one.role in _CONSTANT
+        }
     named = {
         item.alias.casefold(): bare(item.this) for item in select.expressions if isinstance(item, exp.Alias)
     }
-    keys: dict[str, None] = {}
+    keys: dict[str, exp.Expr] = {}
     for node in group.expressions:
         meant = named.get(node.name.casefold()) if not node.table else None
         in_scope = any(source.find(node.name) for source in scope.sources)
         found = scope.resolve(meant if isinstance(meant, exp.Column) and not in_scope else node)
-        if not isinstance(found, Attribute) or found.role is not Role.KEY:
+        if not isinstance(found, Attribute) or found.role not in _CONSTANT:
             written = source_text(node)
-            what = {Role.MODELLED: "changes continuously", Role.UNMODELLED: "is not part of the key"}
-            why = "is the time" if not isinstance(found, Attribute) else what.get(found.role, "is the time")
+            modelled = isinstance(found, Attribute) and found.role is Role.MODELLED
+            why = "changes continuously" if modelled else "is the time"
             listed = ", ".join(
-                one.name for s in scope.sources for one in s.attributes if one.role is Role.KEY
+                one.name for s in scope.sources for one in s.attributes if one.role in _CONSTANT
             )
-            raise wrong(f"group by takes keys: '{written}' {why}. Keys are: {listed or 'none'}", node)
-        keys[found.column] = None
-    return tuple(keys)
+            raise wrong(
+                f"group by takes keys and unmodelled attributes: '{written}' {why}. There are: {listed or 'none'}",
+                node,
+            )
+        keys[found.column] = node
+    return keys
+
+
+def _keyed_by(node: Node, written: dict[str, exp.Expr]) -> Node:
+    """Make the unmodelled attributes among the group's columns part of the key."""
+    more = tuple(name for name in written if node.columns.role(name) is Role.UNMODELLED)
+    for name in more:
+        if pa.types.is_floating(node.columns.type_of(name)):
+            raise wrong(
+                f"'{source_text(written[name])}' is a float, and floats cannot identify a group; "
+                "store it as an integer or text (--keep takes the source's type)",
+                written[name],
+            )
+    return KeyBy(node, more) if more else node
 
 
 def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[Call]:
@@ -298,7 +322,7 @@ class _Grouped(Binder):
                     f"'{source_text(node)}' is neither a key of the group nor in an aggregate; "
                     + (
                         "add it to group by"
-                        if found.role is Role.KEY
+                        if found.role in _CONSTANT
                         else f"write avg({source_text(node)}), min(…), max(…) or sum(…)"
                     ),
                     node,

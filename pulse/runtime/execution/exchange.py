@@ -97,12 +97,12 @@ def gathered(received: Sequence[ExchangeBatch], exchange: Exchange) -> tuple[Rel
 
 
 def _hashed(relation: Relation, names: tuple[str, ...]) -> IntArray:
-    """Hash each group's values of these key columns, alike in every process."""
+    """Hash each group's values of these key columns, alike in every process; a null as the empty text."""
     columns = [relation.keys[relation.columns.key_names.index(name)] for name in names]
     ranks = key_ranks(columns, relation.groups)
     distinct, first = np.unique(ranks, return_index=True)
     chosen = pa.array(first)
     texts = key_texts([column.take(chosen) for column in columns], len(first)).to_pylist()
-    hashes = np.array([zlib.crc32(text.encode()) for text in texts], np.int64)
+    hashes = np.array([zlib.crc32((text or "").encode()) for text in texts], np.int64)
     of_group: IntArray = hashes[np.searchsorted(distinct, ranks)]
     return of_group

@@ -19,7 +19,9 @@ from pulse.plan.query import Query
 
 SECOND = 1_000_000
 START = 1_600_000_000
-COLUMNS = Columns((("id", pa.int64()),), ("x", "y"))
+COLUMNS = Columns((("id", pa.int64()),), ("x", "y"), (("type", pa.string()),))
+LABELS = (None, "low", "low", "high", "high")
+"""The unmodelled attribute ``type`` of a row, by its y, which is constant."""
 STREAMS = {"S": COLUMNS, "T": COLUMNS}
 
 QUERIES = {
@@ -51,9 +53,15 @@ QUERIES = {
     "envelope": "select max(x) as top from S",
     "windowed envelope": "select min(x) as low from S[size 2 advance 1]",
     "total": "select sum(x) as total from S",
+    "mean and total": "select avg(x) as a, sum(y) as b from S",
     "mean of a filter": "select avg(x) as mean from S where y > 1",
     "largest of groups": "select tag, max(x) as top from (select 'a' as tag, id, x from S "
     "union all select 'b' as tag, id, y from T) as U group by tag",
+    "largest by label": "select type, max(x) as top from S group by type",
+    "labelled means": "select type, avg(x) as a, sum(y) as b from S where x > 1 group by type",
+    "windows by label": "select id, type, avg(x) as a from S[size 2 advance 1] group by id, type",
+    "window of labels": "select type, max(x) as top from S[size 2 advance 1] group by type having max(x) > 1",
+    "labels of pairs": "select R.type, max(R.x - Q.x) as d from S as R join T as Q on (R.id <> Q.id) group by R.type",
     "union": "select id, avg(x) as a from (select 'a' as tag, id, x from S union all select 'b' as tag, id, x from T)"
     "[size 2 advance 1] as U group by tag, id",
     "possible": "select id, x from S where x > 2 with possible",
@@ -91,6 +99,10 @@ def relation(rows: list[Row], columns: Columns = COLUMNS) -> Relation:
         err=dict.fromkeys("xy", err),
         drift={},
         certainty=np.full(n, 3, np.uint8),
+        unmodelled={
+            name: pa.array([LABELS[int(row[4][0])] for row in rows], pa.string())
+            for name in columns.unmodelled_names
+        },
     )
 
 
