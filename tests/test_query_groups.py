@@ -159,7 +159,7 @@ def test_appended_and_revised_models_give_the_groups_of_all_their_tuples(tmp_pat
     now = local().sql(text, streams={"S": Model(path)}).tuples()
     assert rows_of(now) == rows_of(local().sql(text, streams={"S": again}).tuples())
     changes = local().revised(text, 2, streams={"S": Model(path)}).tuples().to_pandas()
-    assert set(changes["venue"].dropna()) == {"Q"}
+    assert set(changes["venue"].dropna()) == {"N", "Q"}
     assert 40.0 in set(changes["high"])
 
 
