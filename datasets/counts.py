@@ -15,7 +15,7 @@ REASON = "reason"  # the column of reasons of removed rows
 
 @dataclass
 class Counts:
-    """Rows read, rows kept, rows removed by reason; and remarks about rows that were kept.
+    """Rows read, kept, removed by reason, and filtered by the user's condition; and remarks about rows that were kept.
 
     >>> counts = Counts(rows=5, kept=3, removed={"no position": 2})
     >>> (counts + Counts(rows=1, kept=1)).summary()
@@ -26,6 +26,7 @@ class Counts:
     kept: int = 0
     removed: dict[str, int] = field(default_factory=dict)
     remarked: dict[str, int] = field(default_factory=dict)
+    filtered: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -33,6 +34,7 @@ class Counts:
             self.kept + other.kept,
             _sum(self.removed, other.removed),
             _sum(self.remarked, other.remarked),
+            self.filtered + other.filtered,
         )
 
     def add(self, other: Counts) -> None:
@@ -45,6 +47,8 @@ class Counts:
         for title, reasons in (("removed", self.removed), ("among those kept", self.remarked)):
             if reasons:
                 parts.append(f"{title}: " + ", ".join(f"{n:,} {why}" for why, n in sorted(reasons.items())))
+        if self.filtered:
+            parts.append(f"{self.filtered:,} filtered")
         return "; ".join(parts)
 
 

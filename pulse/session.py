@@ -142,6 +142,7 @@ class Session:
         keep_tuples: bool | str | float | None = None,
         accents: Any = None,
         splits: str | os.PathLike[str] | None = None,
+        where: str | None = None,
     ) -> Model:
         """Fit a model to a stream once, to query it many times.
 
@@ -179,16 +180,20 @@ class Session:
         accents : log of changes of units and schema: a file, its lines, or accents
             The model is stored in the units of the stream's start; queries answer in the recorded units.
         splits : table of stock splits, from which accents are made
+        where : condition on any columns of the data, ``"venue = 'N' and size > 0"``; rows for which it is not true are left out
+            They are counted as filtered. Data appended to a model is filtered as the model's own was.
         """
         from pulse.operators.fit.spec import FitSpec
         from pulse.runtime.fit.inputs import FitEngine
         from pulse.runtime.fit.pipeline import FitOptions
         from pulse.runtime.fit.rejects import check_policy, warn_of
-        from pulse.runtime.fit.request import FitRequest, completed
+        from pulse.runtime.fit.request import FitRequest, completed, remembered_filter
         from pulse.runtime.fit.retention import parse_keep
 
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; choose one of them")
+        if append and out is not None and where is None:
+            where = remembered_filter(_folder(out))
         request = FitRequest.of(
             data,
             model=model,
@@ -197,6 +202,7 @@ class Session:
             keep=(keep,) if isinstance(keep, str) else tuple(keep),
             format=format,
             points=points,
+            where=where,
         )
         gap = None if max_gap is None else parse_duration(max_gap)
         if for_query is not None:

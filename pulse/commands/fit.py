@@ -40,6 +40,7 @@ def fit(
     keep_tuples: given.KeepTuples = None,
     accents: given.Accents = None,
     splits: given.Splits = None,
+    where: given.Where = None,
     for_query: given.ForQuery = None,
     stream: given.StreamName = "S",
     param: given.Param = None,
@@ -58,6 +59,7 @@ def fit(
       pulse fit ticks.parquet --key symbol --time t --model price:samples --points --out trades
       pulse fit ticks.parquet --key symbol --time t --model price:step --error 0 --splits splits.csv --out prices
       pulse fit log.csv --read separated_by=";" --read time_unit=ms --key id --time at --model temp:linear --error 0.5 --out rooms
+      pulse fit ticks.parquet --key symbol --time t --model price:step --error 0 --where "venue = 'N' and size > 0" --out n
       pulse fit ais.csv --format ais --model x:linear,y:linear --error 10 --max-gap 10min --out vessels
     """
     from pulse.commands.output.progress import Bar
@@ -91,6 +93,7 @@ def fit(
             keep_tuples=keep_tuples,
             accents=accents,
             splits=splits,
+            where=where,
             progress=lambda units, rows: bar.update(f"{units} units, ", rows),
         )
     unchanged = fitted.version == before

@@ -97,6 +97,12 @@ KeepTuples = Annotated[
 ]
 Accents = Annotated[Path | None, typer.Option(help="Log of accents: where units and schema change.")]
 Splits = Annotated[Path | None, typer.Option(help="Table of stock splits: symbol, t, ratio (4:1).")]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help="Fit the rows for which this is true, over any columns: \"venue = 'N' and size > 0\". Others count as filtered."
+    ),
+]
 ForQuery = Annotated[
     str | None,
     typer.Option(

@@ -40,11 +40,11 @@ def read(text: str) -> Statement:
         raise LanguageError("one query at a time; this begins a second", text, second.start, second.end + 1)
     tree = dialect.parser().parse(first, text)[0]
     assert isinstance(tree, Statement)
-    _check_depth(tree)
+    check_depth(tree)
     return tree
 
 
-def _check_depth(tree: Statement) -> None:
+def check_depth(tree: exp.Expr) -> None:
     """Check that no expression is nested too deep for recursion."""
     stack: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while stack:

@@ -26,6 +26,8 @@ class LanguageError(PulseError, ValueError):
              ^^^^^
     """
 
+    what = "query"
+
     def __init__(self, problem: str, text: str = "", start: int = 0, end: int = 0) -> None:
         self.problem, self.text = problem, text
         self.start = min(max(start, 0), len(text))
@@ -34,11 +36,17 @@ class LanguageError(PulseError, ValueError):
         self.column = self.start - (text.rfind("\n", 0, self.start) + 1) + 1
         self.highlight = text[self.start : self.end]
         super().__init__(
-            f"query, line {self.line}, column {self.column}: {problem}\n{_shown(text, self.start, self.end)}"
+            f"{self.what}, line {self.line}, column {self.column}: {problem}\n{_shown(text, self.start, self.end)}"
         )
 
     def __reduce__(self) -> tuple[type[LanguageError], tuple[str, str, int, int]]:
         return type(self), (self.problem, self.text, self.start, self.end)
+
+
+class FilterError(LanguageError):
+    """A filter of rows that cannot be parsed or bound."""
+
+    what = "where"
 
 
 def _shown(text: str, start: int, end: int) -> str:

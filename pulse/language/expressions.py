@@ -38,8 +38,8 @@ from pulse.operators.windows.functions import OF_CONDITIONS
 from pulse.operators.windows.functions import OVER_RANGES as AGGREGATES
 
 NUMBER, TEXT, TRUTH, TIME, ANY = "number", "text", "truth value", "time", "parameter"
-_OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
-_RELATIONS: dict[type[exp.Expr], str] = {
+OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+RELATIONS: dict[type[exp.Expr], str] = {
     exp.LT: "<",
     exp.LTE: "<=",
     exp.EQ: "=",
@@ -119,8 +119,8 @@ class Binder:
             return _any_of([self.predicate(one) for one in flat(node, exp.Or)])
         if isinstance(node, exp.Not):
             return Not(self.predicate(node.this))
-        if type(node) in _RELATIONS:
-            return self._compare(_RELATIONS[type(node)], node.this, node.expression, node)
+        if type(node) in RELATIONS:
+            return self._compare(RELATIONS[type(node)], node.this, node.expression, node)
         if isinstance(node, exp.Between):
             low = self._compare(">=", node.this, node.args["low"], node)
             return all_of([low, self._compare("<=", node.this, node.args["high"], node)])
@@ -211,8 +211,8 @@ class Binder:
             if isinstance(operand, Constant) and isinstance(operand.value, (int, float)):
                 return Constant(-operand.value), NUMBER
             return Negative(operand), NUMBER
-        if type(node) in _OPERATORS:
-            return self._arithmetic(_OPERATORS[type(node)], node), NUMBER
+        if type(node) in OPERATORS:
+            return self._arithmetic(OPERATORS[type(node)], node), NUMBER
         if isinstance(node, exp.Pow):
             return self._power(node.this, node.expression), NUMBER
         if isinstance(node, exp.Anonymous):

@@ -55,6 +55,9 @@ MAX_CHAIN = 120
 class Terms(Cursor):
     """A parser of expressions to sqlglot's nodes, each marked with its position."""
 
+    nulls = False
+    """Whether conditions may ask IS [NOT] NULL: rows of a source have nulls, models have none."""
+
     def any(self) -> exp.Expr:
         """Parse an expression: conditions and values are distinguished when they are bound."""
         return self._chain("OR", self._all, exp.Or)
@@ -97,6 +100,10 @@ class Terms(Cursor):
             made = self.since(exp.Between(this=left, low=low, high=self.sum()), start)
         elif self.take_word("IN"):
             made = self._in(left, start)
+        elif self.nulls and self.take_word("IS"):
+            negate = self.take_word("NOT")
+            self.expect_word("NULL", "after IS")
+            made = self.since(exp.Is(this=left, expression=exp.Null()), start)
         elif self.word() in _ELSEWHERE:
             raise self.error(_ELSEWHERE[self.word()])
         else:

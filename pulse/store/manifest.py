@@ -114,6 +114,7 @@ class Manifest:
     )  # where the tuples are: see pulse.store.tuples.tuple_history
     stale: bool = False  # files hold drifts that a revision has invalidated
     accents: Name | None = None  # the file of the stream's accents; the model is in the units of its start
+    where: dict[str, Any] | None = None  # the filter of rows: its text and its tree; None: all rows count
 
     @property
     def segments(self) -> int:
@@ -188,7 +189,9 @@ class Manifest:
         fields: dict[str, Any] = {
             "format": FORMAT,
             "format_version": PLAIN_VERSION if self.is_plain else FORMAT_VERSION,
-            **{name: value for name, value in vars(self).items() if name != "accents" or value},
+            **{
+                name: value for name, value in vars(self).items() if name not in ("accents", "where") or value
+            },
             "schema": json.loads(self.schema.to_json()),
             "sources": [asdict(source) for source in self.sources],
             "files": [asdict(file) for file in self.files],

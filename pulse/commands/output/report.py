@@ -51,6 +51,7 @@ def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any
         "revised": revised(manifest),
         "changes": list(manifest.changes),
         "accents": manifest.accents,
+        "where": None if manifest.where is None else manifest.where["text"],
     }
 
 
@@ -70,6 +71,11 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     per = f", {found['tuples_per_segment']:,.1f} tuples per segment" if found["segments"] else ""
     made = "kept as points" if manifest.schema.points else f"in {found['segments']:,} segments{per}"
     rows.append(("model", f"{manifest.modelled:,} tuples {made}"))
+    if manifest.where is not None:
+        left, of = counts.get("filtered") or 0, counts.get("rows_read") or 0
+        rows.append(
+            ("filter", f"{manifest.where['text']}; {left:,} of {of:,} rows ({share(left, of)}) filtered")
+        )
     rows += _size(found)
     for name, worst in manifest.statistics.get("attributes", {}).items():
         void = worst["worst_drift"] is None or manifest.drift_is_void

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pulse.core.plane import Plane
 from pulse.datasets.counts import Counts
+from pulse.datasets.filters.row_filter import RowFilter
 from pulse.datasets.format import Format, TextFormat
 from pulse.datasets.registry import detect, get_format
 from pulse.datasets.units import Unit
@@ -38,6 +39,14 @@ class FitEngine(NamedTuple):
     spark: Callable[[], SparkSession]
 
 
+class _Filtered:
+    """An input whose rows may be filtered."""
+
+    def keeping(self, where: RowFilter) -> Any:
+        """Return the same data with a filter of its rows."""
+        return replace(self, where_rows=where)  # type: ignore[type-var]  # subclasses are dataclasses
+
+
 class FitInput(Protocol):
     """Tuples to fit."""
 
@@ -52,8 +61,15 @@ class FitInput(Protocol):
     def check_header(self, name: str) -> None:
         """Raise if a column is unavailable because a header names it twice."""
 
+    @property
+    def where_rows(self) -> RowFilter | None:
+        """Return the filter of its rows."""
+
+    def keeping(self, where: RowFilter) -> FitInput:
+        """Return the same data with a filter of its rows."""
+
     def first(self, rows: int, names: list[str]) -> pa.Table:
-        """Return the first rows of these columns."""
+        """Return the first rows of these columns, of those that the filter keeps."""
 
     def sources(self, columns: list[str]) -> tuple[Source, ...]:
         """Return their origin, for the manifest."""
@@ -92,12 +108,13 @@ def data_from(
 
 
 @dataclass(frozen=True)
-class FileInput:
+class FileInput(_Filtered):
     """Files, read by workers unit by unit."""
 
     format: Format
     units: tuple[Unit, ...]
     names: tuple[str, ...]  # columns that the fit needs
+    where_rows: RowFilter | None = None
     columns: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,7 +149,10 @@ class FileInput:
     def first(self, rows: int, names: list[str]) -> pa.Table:
         """Return the first rows of the first unit."""
         taken: list[pa.RecordBatch] = []
-        for batch in self.format.batches(self.units[0], names, counts=Counts()):
+        kept = self.where_rows
+        read = names if kept is None else kept.with_columns(names)
+        for batch in self.format.batches(self.units[0], read, counts=Counts()):
+            batch = batch if kept is None else kept.split(batch, names)[0]
             taken.append(batch.slice(0, rows - sum(one.num_rows for one in taken)))
             if sum(one.num_rows for one in taken) >= rows:
                 break
@@ -155,7 +175,7 @@ class FileInput:
 
     def source(self) -> dict[str, Any]:
         """Return the files and how they were read."""
-        return source_entry(self.format, self.files())
+        return source_entry(self.format, self.files(), self.where_rows)
 
     def statements(self) -> list[str]:
         return self.format.statements()
@@ -175,6 +195,7 @@ class FileInput:
             place.generation,
             keep_tuples=place.keep_tuples,
             accents=accents,
+            where=self.where_rows,
             format=self.format,
             units=self.units,
         )
@@ -188,7 +209,7 @@ class FileInput:
         return spark_driver.fit_files(spark, job, place.ends, places)
 
 
-class _UnfiledInput:
+class _UnfiledInput(_Filtered):
     """An input without files: nothing for the manifest to record."""
 
     def check_header(self, name: str) -> None:
@@ -213,13 +234,15 @@ class TableInput(_UnfiledInput):
 
     table: pa.Table
     where: str = "the table"
+    where_rows: RowFilter | None = None
 
     @property
     def columns(self) -> pa.Schema:
         return self.table.schema
 
     def first(self, rows: int, names: list[str]) -> pa.Table:
-        return self.table.select(names).slice(0, rows)
+        kept = self.table if self.where_rows is None else self.table.filter(self.where_rows.keeps(self.table))
+        return kept.select(names).slice(0, rows)
 
     def sources(self, columns: list[str]) -> tuple[Source, ...]:
         """Return one source, with its size."""
@@ -228,7 +251,7 @@ class TableInput(_UnfiledInput):
 
     def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
         """Fit in this process, with any engine: the data does not leave it."""
-        return local_driver.fit_table(_job(spec, place, accents), self.table, place.ends)
+        return local_driver.fit_table(_job(spec, place, accents, self.where_rows), self.table, place.ends)
 
 
 @dataclass(frozen=True)
@@ -237,6 +260,7 @@ class SparkInput(_UnfiledInput):
 
     frame: DataFrame
     where: str = "the DataFrame"
+    where_rows: RowFilter | None = None
     columns: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -246,7 +270,10 @@ class SparkInput(_UnfiledInput):
 
     def first(self, rows: int, names: list[str]) -> pa.Table:
         """Return the first rows that Spark finds."""
-        return self.frame.select(*names).limit(rows).toArrow()
+        kept = self.where_rows
+        read = names if kept is None else kept.with_columns(names)
+        found = self.frame.select(*read).limit(rows).toArrow()
+        return found if kept is None else found.filter(kept.keeps(found)).select(names)
 
     def sources(self, columns: list[str]) -> tuple[Source, ...]:
         """Return one source, of unknown size."""
@@ -258,11 +285,19 @@ class SparkInput(_UnfiledInput):
 
         spark = engine.spark()
         parallelism = spark.sparkContext.defaultParallelism
-        return spark_driver.fit_frame(spark, _job(spec, place, accents), self.frame, place.ends, parallelism)
+        job = _job(spec, place, accents, self.where_rows)
+        return spark_driver.fit_frame(spark, job, self.frame, place.ends, parallelism)
 
 
-def _job(spec: FitSpec, place: Staging, accents: AccentLog | None) -> FitJob:
-    return FitJob(spec, str(place.staging), place.generation, keep_tuples=place.keep_tuples, accents=accents)
+def _job(spec: FitSpec, place: Staging, accents: AccentLog | None, where: RowFilter | None) -> FitJob:
+    return FitJob(
+        spec,
+        str(place.staging),
+        place.generation,
+        keep_tuples=place.keep_tuples,
+        accents=accents,
+        where=where,
+    )
 
 
 def _format_for(

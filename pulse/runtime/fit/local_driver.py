@@ -40,10 +40,11 @@ def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
 
 def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:
     """Fit a table of tuples, sorted by key and time since it has no arrival order; tuples of one instant keep their order."""
-    batches = table.select(job.columns).to_batches(max_chunksize=BATCH_ROWS)
+    batches = table.select(job.read_columns).to_batches(max_chunksize=BATCH_ROWS)
 
     def fit(job: FitJob) -> list[pa.RecordBatch]:
-        fitted = fit_unit(job, 0, batches, Counts(), as_arrived=False)
+        counts = Counts()
+        fitted = fit_unit(job, 0, job.filtered(batches, counts), counts, as_arrived=False)
         parts = [*([] if old_ends is None else [old_ends]), *fitted]
         if not parts:
             return []

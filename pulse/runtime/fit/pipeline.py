@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from pulse.core.segment.batch import SegmentBatch
+from pulse.datasets.filters.row_filter import RowFilter
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import UNIT
 from pulse.runtime.fit.append import add_counts, carry_over, ends_of, void_drifts
@@ -90,13 +91,15 @@ class Provenance:
     """The origin of the tuples, for the manifest.
 
     ``source``: where tuples that are not kept can be read again (:func:`pulse.store.tuples.source_files.source_entry`).
-    ``accents`` are those of all the data, including what the model held before.
+    ``accents`` are those of all the data, including what the model held before. ``where`` is the
+    filter of their rows.
     """
 
     sources: tuple[Source, ...]
     source: Mapping[str, Any] = field(default_factory=lambda: source_entry(None, ()))
     statements: tuple[str, ...] = ()
     accents: AccentLog | None = None
+    where: RowFilter | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ def _made(
         old = Model(out) if options.append and (Path(out) / FILE).is_file() else None
         if old is not None:
             _check_same(old.manifest, spec)
+            _check_filter(old.manifest, origin.where)
             check_new(out, old.manifest.history, origin.source)
             keep_tuples = old.manifest.history.get("keep") if keep_tuples is None else keep_tuples
         generation = 0 if old is None else old.manifest.fits
@@ -185,6 +189,7 @@ def _made(
             fits=generation + 1,
             history=history,
             accents=None if origin.accents is None else write_log(staging, generation, origin.accents),
+            where=None if origin.where is None else origin.where.to_json(),
         )
         if old is not None:
             if old.manifest.drift_is_void:
@@ -202,13 +207,15 @@ def read_counts(staging: Path) -> dict[str, Any]:
         ("tuples", "late", "not_finite", "superseded", "missed", "truncated"), 0
     )
     counts |= dict.fromkeys(("first_late", "first_not_finite"))
-    counts |= {"rows_read": 0, "removed": {}, "remarked": {}, "changing": {}, "lacking": {}}
+    counts |= {"filtered": 0, "rows_read": 0, "removed": {}, "remarked": {}, "changing": {}, "lacking": {}}
     for file in sorted((staging / PROGRESS).glob("unit-*.json")):
         note = json.loads(file.read_text(encoding="utf-8"))
         read = note["read"]
         note |= {"rows_read": read["rows"], "removed": read["removed"], "remarked": read["remarked"]}
+        note["filtered"] = read["filtered"]
         counts = add_counts(counts, {name: note[name] for name in counts})
-    counts["rows_read"] = counts["rows_read"] or counts["tuples"] + sum(counts["removed"].values())
+    left = sum(counts["removed"].values()) + counts["filtered"]
+    counts["rows_read"] = counts["rows_read"] or counts["tuples"] + left
     return counts
 
 
@@ -228,6 +235,19 @@ def _check_same(manifest: Manifest, spec: FitSpec) -> None:
         raise StoreError(
             f"--append: the model was fitted with {manifest.fit}, this fit uses {spec.to_json()}; "
             "use the same options"
+        )
+
+
+def _check_filter(manifest: Manifest, where: RowFilter | None) -> None:
+    """Check that rows to append are filtered as those of the model were."""
+    held = None if manifest.where is None else RowFilter.from_json(manifest.where)
+    if held is None and where is None:
+        return
+    if held is None or where is None or not held.is_same(where):
+        then, now = ("without --where" if one is None else f"--where {one.text!r}" for one in (held, where))
+        raise StoreError(
+            f"--append: the model was fitted {then}, the new data is {now}; leave --where out to filter as before, or fit the "
+            "data into a model of its own"
         )
 
 

@@ -25,6 +25,7 @@ from pulse.datasets.ais.common import PROJECTED
 from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format
 from pulse.language import parse
+from pulse.language.row_filter import parse_filter
 from pulse.operators.data.tuple_columns import check_columns, needed_columns
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit.bounds_for_query import TRIAL, Bounds, bounds_for
@@ -56,6 +57,7 @@ class FitRequest:
         keep: tuple[str, ...] = (),
         format: str | Format | None = None,
         points: bool = False,
+        where: str | None = None,
     ) -> FitRequest:
         """Make a request from the user's arguments; the column types come from the data."""
         found, key, time = data_from(data, format, key, time, (*model, *keep))
@@ -80,7 +82,7 @@ class FitRequest:
             if is_text(columns.field(name).type):
                 raise _no_numbers(found, name)
         check_columns(columns, schema, found.where)
-        return cls(found, schema)
+        return cls(found if where is None else found.keeping(parse_filter(where, columns)), schema)
 
     def bounds_for(
         self, query: str, stream: str, parameters: Mapping[str, Any], max_gap: int | None
@@ -121,10 +123,17 @@ class FitRequest:
                 self.data.source(),
                 tuple(self.data.statements()),
                 accents,
+                self.data.where_rows,
             ),
             lambda place: self.data.fit(spec, place, accents, engine),
             options,
         )
+
+
+def remembered_filter(out: Path) -> str | None:
+    """Return the filter of rows of the model in a folder, which data that is appended has, too; None if it has none."""
+    where = Model(out).manifest.where if (out / FILE).is_file() else None
+    return None if where is None else str(where["text"])
 
 
 def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:

@@ -52,7 +52,7 @@ def fit_frame(
     """
     schema = job.spec.schema
     arrival = "_arrival"
-    tuples = frame.select(*job.columns).withColumn(arrival, F.monotonically_increasing_id())
+    tuples = frame.select(*job.read_columns).withColumn(arrival, F.monotonically_increasing_id())
     keys = [F.col(f"`{name}`") for name in schema.key_names]
     # A renumbered key appears under several numbers, which must stay in one partition.
     if not keys or job.moves_keys:
@@ -108,7 +108,8 @@ def _frame_worker(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
         context = TaskContext.get()
         ordinal = context.partitionId() if context else 0
         sorted_ = not (job.moves_keys or job.moves_times)  # by Spark, as recorded
-        for table in fit_unit(job, ordinal, batches, Counts(), as_arrived=sorted_):
+        counts = Counts()
+        for table in fit_unit(job, ordinal, job.filtered(batches, counts), counts, as_arrived=sorted_):
             yield from table.combine_chunks().to_batches()
 
     return work

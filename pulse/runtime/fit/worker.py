@@ -22,6 +22,7 @@ from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import format_instant, to_microseconds
 from pulse.datasets.counts import REASON, Counts
+from pulse.datasets.filters.row_filter import RowFilter
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
 from pulse.kernels.fit.truth_intervals import LATE
@@ -54,7 +55,8 @@ class FitJob:
     """The work order of a fit's workers.
 
     ``watermarks``: by unit and key, the newest time of earlier units; ``generation`` numbers the fits a model is made of;
-    ``keep_tuples``: whether the tuples stay beside the model, for revisions; ``accents``: those of the stream.
+    ``keep_tuples``: whether the tuples stay beside the model, for revisions; ``accents``: those of the stream;
+    ``where``: the filter of rows.
     """
 
     spec: FitSpec
@@ -63,11 +65,25 @@ class FitJob:
     watermarks: Watermarks = field(default_factory=dict)
     keep_tuples: bool = False
     accents: AccentLog | None = None
+    where: RowFilter | None = None
 
     @property
     def columns(self) -> list[str]:
         """Return the columns to read."""
         return needed_columns(self.spec.schema) if self.undo is None else self.undo.columns
+
+    @property
+    def read_columns(self) -> list[str]:
+        """Return the columns to read, with those of the filter."""
+        return self.columns if self.where is None else self.where.with_columns(self.columns)
+
+    def filtered(self, batches: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
+        """Keep the rows that the filter keeps, and count the others."""
+        for batch in batches:
+            if self.where is not None:
+                batch, filtered = self.where.split(batch, self.columns)
+                counts.add(Counts(filtered=filtered))
+            yield batch
 
     @property
     def moves_times(self) -> bool:
@@ -136,8 +152,16 @@ class FileJob(FitJob):
                 file.write(pa.Table.from_batches([some]))
 
         try:
-            more = {"counts": counts, "aside": removed}
-            yield from read_unit(format, unit, self.columns, self.spec.schema, added_or_dropped, **more)
+            yield from read_unit(
+                format,
+                unit,
+                self.columns,
+                self.spec.schema,
+                added_or_dropped,
+                where=self.where,
+                counts=counts,
+                aside=removed,
+            )
         finally:
             file.close()
 

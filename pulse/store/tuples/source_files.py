@@ -14,6 +14,8 @@ import pyarrow as pa
 from pulse.core.arrow_types import is_text
 from pulse.core.errors import ColumnTypeError, NullKeyError, PulseError
 from pulse.core.schema import StreamSchema
+from pulse.datasets.counts import Aside, Counts
+from pulse.datasets.filters.row_filter import RowFilter
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv, place_in
 from pulse.datasets.plain_parquet import PlainParquet
@@ -29,8 +31,10 @@ _ANEW = "; with --keep-tuples all (keep_tuples=True) the model keeps them itself
 _RESTORE = f"restore it as it was, or fit the model anew with it{_ANEW}"
 
 
-def source_entry(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
-    """Return the manifest's entry for the files of a fit; an empty one for data without files."""
+def source_entry(
+    format: Format | None, paths: Sequence[str], where: RowFilter | None = None
+) -> dict[str, Any]:
+    """Return the manifest's entry for the files of a fit and the filter of their rows; an empty one for data without files."""
     if format is None:
         return {"format": None, "files": []}
     files = []
@@ -44,7 +48,8 @@ def source_entry(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
                 "checksum": checksum(path),
             }
         )
-    return {"format": _encoded(format), "files": files}
+    entry = {"format": _encoded(format), "files": files}
+    return entry if where is None else {**entry, "where": where.to_json()}
 
 
 def checksum(path: str | Path, size: int | None = None) -> str:
@@ -151,9 +156,10 @@ def read_source(
 ) -> Iterator[pa.Table]:
     """Read all tuples of the files, in order of arrival; files may lack the attributes in ``may_lack``."""
     format = check_unchanged(source, where)
+    kept = None if source.get("where") is None else RowFilter.from_json(source["where"])
     try:
         for unit in format.units([file["path"] for file in source["files"]]):
-            for batch in read_unit(format, unit, needed_columns(schema), schema, may_lack):
+            for batch in read_unit(format, unit, needed_columns(schema), schema, may_lack, where=kept):
                 yield pa.Table.from_batches([batch])
     except PulseError as e:
         raise HistoryGoneError(f"{where}: its tuples cannot be read again ({e}); {_RESTORE}") from e
@@ -165,16 +171,26 @@ def read_unit(
     columns: list[str],
     schema: StreamSchema,
     may_lack: Collection[str] = (),
-    **options: Any,
+    *,
+    where: RowFilter | None = None,
+    counts: Counts | None = None,
+    aside: Aside | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the tuples of a unit. Columns in ``may_lack``, which accents add and drop, are null in files that lack them."""
+    """Read the tuples of a unit that ``where`` keeps. Columns in ``may_lack``, which accents add and drop, are null in files that
+    lack them.
+    """
     optional = set(may_lack) & set(columns)
     lacking = optional - set(format.schema(unit.path).names) if optional else optional
     if schema.time in optional and isinstance(format, (PlainCsv, PlainParquet)):
         format = dataclasses.replace(format, missing_times=True)
     found = [name for name in columns if name not in lacking]
+    read = found if where is None else where.with_columns(found)
     rows = 0
-    for batch in format.batches(unit, found, **options):
+    for batch in format.batches(unit, read, counts=counts, aside=aside):
+        if where is not None:
+            batch, filtered = where.split(batch, found)
+            if counts is not None:
+                counts.add(Counts(kept=-filtered, filtered=filtered))
         for name, type_ in schema.key:
             if name in found and name not in optional:
                 _check_key(batch.column(name), type_, (format, unit, name), rows)
