@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from pulse.datasets.ais.any import Ais, ais_kind
+from pulse.datasets.ais.parquet import are_positions
 from pulse.datasets.errors import DatasetError, readable, unknown_name
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv
@@ -41,12 +43,23 @@ def get_format(name: str, **options: Any) -> Format:
     return kind(**options)
 
 
-def detect(path: str) -> str:
+def detect(path: str, wanted: Collection[str] = ()) -> str:
     """Detect the name of a file's format: by its first bytes, its ending, and its header.
 
     A folder or pattern is judged by its first file. Parquet is ``taq-parquet`` if it holds trades with codes of corrections,
-    else ``parquet``: ``ais`` must be requested, as it adds a projection.
+    ``ais`` if it has an MMSI, a time and a position in degrees, else ``parquet``. Where AIS offers some ``wanted`` column under
+    another name, and the file has all of them as they are, it is read as it is.
     """
+    name = _detect(path)
+    if name == Ais.name and wanted:
+        first = expand(path, Ais.suffixes)[0]
+        plain = PlainParquet.name if first.lower().endswith(PARQUET_SUFFIXES) else PlainCsv.name
+        offered, own = (set(get_format(one).schema(first).names) for one in (name, plain))
+        return plain if not set(wanted) <= offered and set(wanted) <= own else name
+    return name
+
+
+def _detect(path: str) -> str:
     endings = (*PARQUET_SUFFIXES, *TaqDaily.suffixes)
     first = expand(path, endings)[0]
     if first.lower().endswith(PARQUET_SUFFIXES):
@@ -72,4 +85,6 @@ def detect(path: str) -> str:
 
 def _parquet(path: str) -> str:
     with open_parquet(path) as file, readable(path):
-        return TaqParquet.name if are_trades(file.schema_arrow) else PlainParquet.name
+        if are_trades(file.schema_arrow):
+            return TaqParquet.name
+        return Ais.name if are_positions(file.schema_arrow.names) else PlainParquet.name

@@ -62,10 +62,9 @@ class AisFormat(Format):
             )
 
     def statements(self) -> list[str]:
-        notes = [
-            "t: UTC, without a zone",
-            f"x, y: metres, {self.projection or 'in a projection yet to be chosen'}",
-        ]
+        notes = ["t: UTC, without a zone"]
+        if self.projection is not None:
+            notes.append(f"x, y: metres, {self.projection}")
         notes.append("sog 102.3, cog 360, heading 511: not available, null")
         if self.drop_no_position:
             notes.append("removed: rows without a possible position, or without an MMSI")

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pulse.core.errors import ColumnTypeError, unknown_column
-from pulse.datasets.ais.common import NUMBERS, AisFormat, snake
+from pulse.datasets.ais.common import NUMBERS, PROJECTED, AisFormat, snake
 from pulse.datasets.errors import readable
 from pulse.datasets.plain_parquet import (
     PARQUET_SUFFIXES,
@@ -79,6 +79,17 @@ class AisParquet(AisFormat):
             raise ColumnTypeError(
                 f"{unit}, column '{name}': expected {wanted}, got {values.type} that does not convert ({str(e)[:120]})"
             ) from None
+
+
+def are_positions(columns: Sequence[str]) -> bool:
+    """Check whether columns are those of AIS: an MMSI, a time and a position in degrees, and no x and y of their own.
+
+    >>> are_positions(["MMSI", "BaseDateTime", "LAT", "LON"]), are_positions(["id", "t", "lat", "lon"])
+    (True, False)
+    """
+    found = {snake(name) for name in columns}
+    named = all(found & set(USUAL[role]) for role in ("t", "lat", "lon"))
+    return "mmsi" in found and named and not found & set(PROJECTED)
 
 
 def usual_names(columns: list[str], path: str) -> dict[str, str]:

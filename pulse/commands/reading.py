@@ -51,7 +51,7 @@ def format_of(
         return name
     roles = {"key": tuple(key)} if key else {}
     times = {"time": time} if time else {}
-    return get_format(name or detect(files[0]), **roles, **times, **options)
+    return get_format(name or detect(files[0], (*key, *times.values())), **roles, **times, **options)
 
 
 def _text(text: str, option: str) -> str:

@@ -102,7 +102,7 @@ def tuples_for(
                 raise unknown_column(name, tuples.column_names, "the tuples to draw")
         return _wanted(tuples, batch, schema, start, end)
     path = os.fspath(tuples)
-    format = get_format(detect(path), key=tuple(schema.key_names), time=schema.time).prepare(path)
+    format = get_format(detect(path, names), key=tuple(schema.key_names), time=schema.time).prepare(path)
     read = (one for unit in format.units(path) for one in format.batches(unit, names))
     return pa.concat_tables(
         [_wanted(pa.Table.from_batches([one]), batch, schema, start, end) for one in read],

@@ -110,9 +110,9 @@ def test_rooms(run: Run, tmp_path: Path) -> None:
 
 def test_positions_in_degrees_are_reported_to_be_projected_by_a_format(run: Run, tmp_path: Path) -> None:
     times = pa.array([0, 1], pa.timestamp("us"))
-    reports = pa.table({"mmsi": [1, 1], "t": times, "LAT": [1.0, 1.1], "LON": [2.0, 2.1]})
+    reports = pa.table({"vessel": [1, 1], "t": times, "LAT": [1.0, 1.1], "LON": [2.0, 2.1]})
     pq.write_table(reports, tmp_path / "ais.parquet")
-    asked = ("--key", "mmsi", "--time", "t", "--error", 1, "--out", tmp_path / "no", *LOCAL)
+    asked = ("--key", "vessel", "--time", "t", "--error", 1, "--out", tmp_path / "no", *LOCAL)
     done = run("fit", tmp_path / "ais.parquet", "--model", "x:linear,y:linear", *asked)
     assert done.code != 0
     assert "there is no column 'x'" in done.err

@@ -41,6 +41,29 @@ def test_parquet_is_reported_by_its_name_or_its_first_bytes(tmp_path: Path) -> N
     assert detect(str(tmp_path)) == "parquet"
 
 
+def test_positions_of_vessels_in_parquet_are_ais_by_their_columns(tmp_path: Path) -> None:
+    columns = {"MMSI": [1], "BaseDateTime": ["2024-01-01T00:00:00"], "LAT": [1.0], "LON": [2.0]}
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table(columns), path)
+    assert detect(path) == "ais"
+    assert detect(path, ["mmsi", "t", "x"]) == "ais"
+    assert detect(path, ["MMSI", "BaseDateTime", "LAT"]) == "parquet"  # as it is
+    assert detect(path, ["MMSI", "t"]) == "ais"  # neither: its error lists what AIS offers
+    for other in (
+        {**columns, "x": [0.0]},
+        {**columns, "id": [1]} | {"MMSI": [1]},
+        {"id": [1], "t": [1], "lat": [1.0], "lon": [1.0]},
+    ):
+        pq.write_table(pa.table(other), path)
+        assert detect(path) == ("parquet" if "x" in other or "MMSI" not in other else "ais")
+
+
+def test_text_of_ais_is_read_as_it_is_where_its_own_names_are_wanted(write: Write) -> None:
+    path = write("o.csv", test_ais.OLD)
+    assert detect(path, ["MMSI", "BaseDateTime", "LAT"]) == "csv"
+    assert detect(path, ["mmsi", "t", "lat"]) == "ais"
+
+
 def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
     with pytest.raises(MissingInputError):
         detect(str(tmp_path / "none.csv"))

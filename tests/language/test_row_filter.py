@@ -45,7 +45,8 @@ def test_what_is_written_wrongly_is_pointed_at(text: str, column: int, problem: 
     with pytest.raises(FilterError) as caught:
         parse_filter(text, COLUMNS)
     assert (caught.value.line, caught.value.column) == (1, column)
-    assert str(caught.value).startswith(f"where, line 1, column {column}: ") and problem in str(caught.value)
+    assert str(caught.value).startswith(f"where, line 1, column {column}: ")
+    assert problem in str(caught.value)
 
 
 def test_quoted_names_and_any_case() -> None:

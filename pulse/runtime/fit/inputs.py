@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from pulse.core.plane import Plane
+from pulse.datasets.ais.any import Ais
+from pulse.datasets.ais.common import PROJECTED
 from pulse.datasets.counts import Counts
 from pulse.datasets.filters.row_filter import RowFilter
 from pulse.datasets.format import Format, TextFormat
@@ -99,8 +101,10 @@ def data_from(
 ) -> tuple[FitInput, tuple[str, ...], str | None]:
     """Return the data with its key and time, which a format may define itself. ``names``: the columns that the fit needs."""
     if is_paths(data):
-        chosen = _format_for(data, format, key, time)
-        return FileInput(chosen, tuple(chosen.units(data)), tuple(names)), chosen.key, chosen.time
+        wanted = tuple(names)
+        chosen = _format_for(data, format, key, time, wanted)
+        detected = format is None
+        return FileInput(chosen, tuple(chosen.units(data)), wanted, detected), chosen.key, chosen.time
     if is_spark(data):
         return SparkInput(data), key or (), time
     wanted = [*(key or ()), *([] if time is None else [time]), *names]
@@ -114,6 +118,7 @@ class FileInput(_Filtered):
     format: Format
     units: tuple[Unit, ...]
     names: tuple[str, ...]  # columns that the fit needs
+    detected: bool = False  # whether the format was found by the file
     where_rows: RowFilter | None = None
     columns: pa.Schema = field(init=False)
 
@@ -178,7 +183,12 @@ class FileInput(_Filtered):
         return source_entry(self.format, self.files(), self.where_rows)
 
     def statements(self) -> list[str]:
-        return self.format.statements()
+        if not (self.detected and self.format.name == Ais.name):
+            return self.format.statements()
+        return [
+            "recognised as AIS by the names of its columns; --format parquet or csv reads them as they are",
+            *self.format.statements(),
+        ]
 
     def plane(self) -> Plane | None:
         return self.format.plane()
@@ -301,12 +311,19 @@ def _job(spec: FitSpec, place: Staging, accents: AccentLog | None, where: RowFil
 
 
 def _format_for(
-    paths: Any, format: str | Format | None, key: tuple[str, ...] | None, time: str | None
+    paths: Any,
+    format: str | Format | None,
+    key: tuple[str, ...] | None,
+    time: str | None,
+    names: tuple[str, ...],
 ) -> Format:
     roles = {name: value for name, value in (("key", key), ("time", time)) if value is not None}
     if isinstance(format, Format):
         found = format
     else:
         first = paths if isinstance(paths, (str, os.PathLike)) else next(iter(paths), "")
-        found = get_format(format or detect(os.fspath(first)), **roles)
+        wanted = (*(key or ()), *(() if time is None else (time,)), *names)
+        found = get_format(format or detect(os.fspath(first), wanted), **roles)
+        if format is None and isinstance(found, Ais) and not {*PROJECTED} & {*names}:
+            return found  # nothing asks for a projection, nor for pyproj
     return found.prepare(paths)

@@ -122,7 +122,8 @@ def test_rows_are_kept_where_the_condition_is_true(rows: list[dict[str, Any]], c
     assert keep.keeps(table).tolist() == [oracle(row) is True for row in rows]
     for batch in table.to_batches():
         some, filtered = keep.split(batch, ["size"])
-        assert some.num_rows + filtered == batch.num_rows and some.schema.names == ["size"]
+        assert some.num_rows + filtered == batch.num_rows
+        assert some.schema.names == ["size"]
 
 
 def test_a_filter_is_stored_and_sent() -> None:

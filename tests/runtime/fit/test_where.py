@@ -1,4 +1,4 @@
-"""``where`` at a fit: the model of the rows it keeps, the others counted as filtered; from files, tables, frames, by both engines."""
+"""``where`` at a fit: the model of the rows it keeps, the others counted as filtered; from files, tables and frames."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_a_filtered_table_is_the_table_of_the_rows_kept() -> None:
     same(model, LOCAL.fit(kept(table), **ASKED))
     counts = model.manifest.counts
     assert counts["filtered"] == table.num_rows - kept(table).num_rows
-    assert counts["rows_read"] == table.num_rows and counts["removed"] == {} and counts["not_finite"] == 0
+    assert counts["rows_read"] == table.num_rows
+    assert counts["removed"] == {}
+    assert counts["not_finite"] == 0
     assert f"{WHERE}; {counts['filtered']:,} of {table.num_rows:,} rows" in "\n".join(lines(model.manifest))
 
 
@@ -100,7 +102,8 @@ def test_what_is_appended_is_filtered_as_before(tmp_path: Path) -> None:
     again = LOCAL.fit(
         trades(100, 500), append=True, where=f" {WHERE.upper().replace('VENUE', 'venue')}", out=out, **ASKED
     )
-    assert again.manifest.where is not None and again.manifest.where["text"].startswith("venue")
+    assert again.manifest.where is not None
+    assert again.manifest.where["text"].startswith("venue")
     with pytest.raises(StoreError, match=r"fitted --where .*, the new data is --where 'size > 1'"):
         LOCAL.fit(trades(100, 600), append=True, where="size > 1", out=out, **ASKED)
 
