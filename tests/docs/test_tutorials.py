@@ -20,7 +20,10 @@ PAGES = [
     DOCS / "format.md",
 ]
 # The file of a page, and the recording that stands for it.
-RECORDED = {"vessels.md": ("ais.parquet", "ais_nyharbor_20201201_07.parquet")}
+RECORDED = {
+    "vessels.md": ("ais.parquet", "ais_nyharbor_20201201_07.parquet"),
+    "trades.md": ("trades.parquet", "trades_us_equities_20131007_09.parquet"),
+}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
