@@ -101,10 +101,10 @@ def data_from(
 ) -> tuple[FitInput, tuple[str, ...], str | None]:
     """Return the data with its key and time, which a format may define itself. ``names``: the columns that the fit needs."""
     if is_paths(data):
-        wanted = tuple(names)
-        chosen = _format_for(data, format, key, time, wanted)
+        needed = tuple(names)
+        chosen = _format_for(data, format, key, time, needed)
         detected = format is None
-        return FileInput(chosen, tuple(chosen.units(data)), wanted, detected), chosen.key, chosen.time
+        return FileInput(chosen, tuple(chosen.units(data)), needed, detected), chosen.key, chosen.time
     if is_spark(data):
         return SparkInput(data), key or (), time
     wanted = [*(key or ()), *([] if time is None else [time]), *names]
