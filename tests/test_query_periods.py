@@ -282,7 +282,7 @@ def test_a_revision_changes_the_days_it_touches(tmp_path: Path) -> None:
         ("each session", "expected the code of an exchange"),
         ("each session 'NYSE!'", "there is no calendar of an exchange"),
         ("each day in 'New York'", "there is no time zone"),
-        ("every day", "expected size or each"),
+        ("every day", "expected size, each or since"),
     ],
 )
 def test_what_has_no_meaning_names_its_place(window: str, message: str) -> None:

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.calendar import LONGEST_PERIOD, Periods
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.calendar import Periods
 from pulse.core.certainty import CERTAIN, LIKELY, CertaintyArray
 from pulse.core.columns import Columns
-from pulse.core.instants import split
 from pulse.kernels.polynomial.arithmetic import evaluate, integrate
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, UNIT, evaluation, magnitudes
@@ -40,27 +39,12 @@ from pulse.operators.reach import Reach
 from pulse.operators.windows.base import WindowFunction, present
 from pulse.operators.windows.functions import OVER_TUPLES
 from pulse.operators.windows.incremental_window import IncrementalWindow
+from pulse.operators.windows.period_spans import Spans, spans_by
 from pulse.operators.windows.tuple_window import PointWindow
 from pulse.operators.windows.window import Window
 
 OVER_PERIODS = ("min", "max", "sum", "avg", "first", "last")
 """The functions of a period; over tuples also count."""
-
-
-class _Spans(NamedTuple):
-    """Rows cut by periods, in the order of rows, and where those of each key and period begin."""
-
-    row: IntArray
-    lo: FloatArray
-    hi: FloatArray
-    start: IntArray
-    group: IntArray
-    close: IntArray
-
-    def only(self, kept: BoolArray) -> _Spans:
-        """Return some of the cut rows, at least one of each key and period."""
-        start: IntArray = (np.cumsum(kept) - kept)[self.start]
-        return _Spans(self.row[kept], self.lo[kept], self.hi[kept], start, self.group, self.close)
 
 
 @dataclass(frozen=True)
@@ -82,12 +66,13 @@ class PeriodAggregate(WindowFunction):
         rows = present(relation)
         if self.function in ("sum", "avg") and not rows.columns.points:
             rows = rows.ranges_only()
-        spans = self._spans(rows)
+        assert self.periods is not None
+        spans = spans_by(rows, self.periods)
         if rows.columns.points:
             values, err, certainty = self._of_tuples(rows, spans)
         else:
             values, err, certainty = self._of_ranges(rows, spans)
-        stop = np.append(spans.start[1:], len(spans.row)) - 1
+        stop = spans.last
         offsets = np.searchsorted(spans.group, np.arange(rows.groups + 1)).astype(np.int64)
         zero = np.zeros(len(values))
         lineage = None
@@ -96,37 +81,12 @@ class PeriodAggregate(WindowFunction):
         made = self.pieces(rows, (offsets, spans.close, zero, zero), values[:, None], err, certainty, lineage)
         return self.finite(made, values)
 
-    def _spans(self, rows: Relation) -> _Spans:
-        """Cut rows by the periods."""
-        assert self.periods is not None
-        none = np.zeros(0, np.int64)
-        if not len(rows):
-            return _Spans(none, np.zeros(0), np.zeros(0), none, none, none)
-        begin, end = split(rows.ref, rows.lo)[0], split(rows.ref, rows.hi)[0]
-        periods = self.periods.whole(int(begin.min()), int(end.max()))
-        # A row may end a fraction of a microsecond after it: only what has a length, or is a point in [open, close), stays.
-        first = np.searchsorted(periods[:, 1], begin, side="right")
-        count = np.maximum(np.searchsorted(periods[:, 0], end, side="right") - first, 0)
-        offsets = np.concatenate(([0], np.cumsum(count)))
-        row = np.repeat(np.arange(len(rows)), count)
-        period = np.arange(offsets[-1]) - offsets[row] + first[row]
-        opens, closes = ((periods[period, i] - rows.ref[row]) / 1e6 for i in (0, 1))
-        lo, hi = np.maximum(rows.lo[row], opens), np.minimum(rows.hi[row], closes)
-        some = np.flatnonzero((lo < hi) | (rows.is_point[row] & (lo == hi) & (lo < closes)))
-        row, period, lo, hi = row[some], period[some], lo[some], hi[some]
-        group = rows.group[row]
-        starts = np.ones(len(row), bool)
-        starts[1:] = (group[1:] != group[:-1]) | (period[1:] != period[:-1])
-        start = np.flatnonzero(starts)
-        return _Spans(row, lo, hi, start, group[start], periods[period[start], 1])
-
-    def _of_tuples(self, rows: Relation, spans: _Spans) -> tuple[FloatArray, FloatArray, CertaintyArray]:
+    def _of_tuples(self, rows: Relation, spans: Spans) -> tuple[FloatArray, FloatArray, CertaintyArray]:
         operator = OVER_TUPLES[self.function](self.function, self.argument, self.output, self.size)
         assert isinstance(operator, PointWindow)
-        stop = np.append(spans.start[1:], len(spans.row)) - 1
-        return operator.results(rows, spans.row[spans.start], spans.row[stop] + 1)
+        return operator.results(rows, spans.row[spans.start], spans.row[spans.last] + 1)
 
-    def _of_ranges(self, rows: Relation, spans: _Spans) -> tuple[FloatArray, FloatArray, CertaintyArray]:
+    def _of_ranges(self, rows: Relation, spans: Spans) -> tuple[FloatArray, FloatArray, CertaintyArray]:
         certain = rows.certainty[spans.row]
         if not len(certain):
             return np.zeros(0), np.zeros(0), certain
@@ -140,7 +100,7 @@ class PeriodAggregate(WindowFunction):
         doubted = np.minimum.reduceat(certain, spans.start) < CERTAIN
         return values, err + np.where(doubted, self._doubt(rows, spans), 0.0), best
 
-    def _values(self, rows: Relation, spans: _Spans) -> tuple[FloatArray, FloatArray]:
+    def _values(self, rows: Relation, spans: Spans) -> tuple[FloatArray, FloatArray]:
         """Return values and bounds over rows that all take part."""
         row, lo, hi, start = spans.row, spans.lo, spans.hi, spans.start
         c, e = rows.models[self.argument][row], rows.err[self.argument][row]
@@ -168,7 +128,7 @@ class PeriodAggregate(WindowFunction):
         return sign * values, np.maximum(above, below) * GROWN + 2.0 * UNIT * np.abs(values) * (above > 0.0)
 
     def _integral(
-        self, rows: Relation, spans: _Spans, c: FloatArray, e: FloatArray
+        self, rows: Relation, spans: Spans, c: FloatArray, e: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         lo, hi, start = spans.lo, spans.hi, spans.start
         length = hi - lo
@@ -187,7 +147,7 @@ class PeriodAggregate(WindowFunction):
         values = values / covered
         return values, (err / covered + np.abs(values) * (off / covered + 2 * UNIT)) * GROWN
 
-    def _stretches(self, rows: Relation, spans: _Spans, integrals: FloatArray) -> FloatArray:
+    def _stretches(self, rows: Relation, spans: Spans, integrals: FloatArray) -> FloatArray:
         """Return the error of each part's integral: by its bound, or by the drift where that is less for its stretch."""
         drift = rows.drift.get(self.argument)
         if drift is None:
@@ -204,7 +164,7 @@ class PeriodAggregate(WindowFunction):
         made[at] = whole
         return made
 
-    def _doubt(self, rows: Relation, spans: _Spans) -> FloatArray:
+    def _doubt(self, rows: Relation, spans: Spans) -> FloatArray:
         """Bound how much rows that take part only possibly may change the results."""
         row, lo, hi, start = spans.row, spans.lo, spans.hi, spans.start
         c = rows.models[self.argument][row]
@@ -259,7 +219,7 @@ class CalendarWindow(Window):
     @classmethod
     def of(cls, input: Node, function: str, argument: str, output: str, periods: Periods) -> CalendarWindow:
         """Return the aggregate over each of the periods."""
-        return cls(input, function, argument, output, LONGEST_PERIOD, None, periods=periods)
+        return cls(input, function, argument, output, periods.longest, None, periods=periods)
 
     @cached_property
     def columns(self) -> Columns:
@@ -273,7 +233,7 @@ class CalendarWindow(Window):
     @property
     def operator(self) -> WindowFunction:
         return PeriodAggregate(
-            self.function, self.argument, self.output, LONGEST_PERIOD, None, periods=self.periods
+            self.function, self.argument, self.output, self.periods.longest, None, periods=self.periods
         )
 
     def content(self, run: PlanEvaluation, possible: bool) -> Relation:
@@ -285,7 +245,7 @@ class CalendarWindow(Window):
 
     @property
     def need(self) -> Reach:
-        return Reach(LONGEST_PERIOD, 0)
+        return Reach(self.periods.longest, 0)
 
     def incremental(
         self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach

@@ -64,7 +64,7 @@ class Integral(WindowFunction):
         )
         err = self._errors(rows, lo, head, tail) * GROWN
         err += window_rounding(rows, self.argument, self.size, (offsets, head, tail))
-        err += evaluation(c, lo, hi) + _of_solved_ends(rows, self.argument, head, tail)
+        err += evaluation(c, lo, hi) + of_solved_ends(rows, self.argument, head, tail)
         if self.function == "avg":
             c, err = c / (self.size / 1e6), err / (self.size / 1e6)
         certainty = least_certain(rows.certainty, tail, head)
@@ -229,7 +229,7 @@ def solved_ends(rows: Relation) -> SolvedEnds:
     return SolvedEnds(found, within[found], np.where(has_gap, gap, 0.0)[found])
 
 
-def _of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArray) -> FloatArray:
+def of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArray) -> FloatArray:
     """Bound the contribution of solved ends between and beside the rows ``tail … head`` to an integral, once per result.
 
     The jump of the model and its bound counts for as long as an end is uncertain, and for the gap, if any.

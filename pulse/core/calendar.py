@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -130,6 +130,9 @@ LONGEST_PERIOD = 2 * DAY
 class Periods:
     """Periods of a calendar that are aggregated, disjoint and ascending."""
 
+    longest: ClassVar[int] = LONGEST_PERIOD
+    """The length in microseconds that none of them exceeds."""
+
     def whole(self, begin: int, end: int) -> IntArray:
         """Return opening and closing time of all periods that meet ``[begin, end]``, (n, 2)."""
         raise NotImplementedError
@@ -166,6 +169,34 @@ class EachDay(Periods):
 
     def __str__(self) -> str:
         return f"each day in {self.zone}"
+
+
+FOREVER = 1 << 57
+"""A length in microseconds, 4567 years, that the times of no stream exceed."""
+
+
+@dataclass(frozen=True)
+class AllTime(Periods):
+    """One period without a beginning or an end, which aggregates all that a key has."""
+
+    longest: ClassVar[int] = FOREVER
+
+    def whole(self, begin: int, end: int) -> IntArray:
+        return np.array([[-FOREVER, FOREVER]])
+
+    def __str__(self) -> str:
+        return "the model's start"
+
+
+@dataclass(frozen=True)
+class Since:
+    """Windows from the opening of the period that an instant lies in up to the instant."""
+
+    periods: Periods
+
+    def __str__(self) -> str:
+        of = {EachSession: "the opening of ", EachDay: "the midnight of "}.get(type(self.periods), "")
+        return f"since {of}{self.periods}"
 
 
 def _meeting(bounds: IntArray, begin: int, end: int) -> IntArray:

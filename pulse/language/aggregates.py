@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-from pulse.core.calendar import Periods
+from pulse.core.calendar import Periods, Since
 from pulse.core.expression import Case, Column, Constant, Expression
 from pulse.core.schema import Role
 from pulse.language.errors import source_text, wrong
@@ -30,6 +30,7 @@ from pulse.operators.windows.calendar_window import OVER_PERIODS, CalendarWindow
 from pulse.operators.windows.functions import OF_CONDITIONS
 from pulse.operators.windows.functions import OVER_RANGES as WINDOW_FUNCTIONS
 from pulse.operators.windows.functions import OVER_TUPLES as WINDOW_FUNCTIONS_OF_TUPLES
+from pulse.operators.windows.running_window import RunningWindow
 from pulse.operators.windows.window import Window
 
 _CONSTANT = (Role.KEY, Role.UNMODELLED)
@@ -219,7 +220,7 @@ def _check_count(call: exp.Anonymous, scope: Scope, node: Node) -> None:
 
 def _check_periods(call: exp.Anonymous, window: WindowExtent | None) -> None:
     """Check that a function aggregates over periods of a calendar, if these are the window."""
-    if isinstance(window, Periods) and _computed(call) not in (*OVER_PERIODS, "count"):
+    if isinstance(window, (Periods, Since)) and _computed(call) not in (*OVER_PERIODS, "count"):
         raise wrong(
             f"{call.this} is of a sliding window, [size …]; over {window} there are {', '.join(OVER_PERIODS)}",
             call,
@@ -272,6 +273,8 @@ def _aggregated(
         base, arguments = Across(base, function, arguments[0], call.output, across), [call.output]
     if isinstance(window, Periods):
         return CalendarWindow.of(base, call.function, arguments[0], call.output, window)
+    if isinstance(window, Since):
+        return RunningWindow.of(base, call.function, arguments[0], call.output, window.periods)
     if window is not None:
         base = Window(base, call.function, arguments[0], call.output, *window, *arguments[1:])
     return base

@@ -66,14 +66,15 @@ class Amounts(Terms):
     def _window(self) -> StreamWindow:
         start = self._start()
         self._advance()
-        if self.take_word("EACH"):
-            made = self._periods()
-            self.expect(TokenType.R_BRACKET, "]", "to close the window [each …]")
-            return self.since(made, start)
+        for word in ("EACH", "SINCE"):
+            if self.take_word(word):
+                made = self._periods(word)
+                self.expect(TokenType.R_BRACKET, "]", f"to close the window [{word.lower()} …]")
+                return self.since(made, start)
         if not self.take_word("SIZE"):
             raise self.error(
-                f"expected size or each, got {self.here()}: a window reads [size 10 advance 2], [each session 'XNYS'] or "
-                "[each day in 'America/New_York']"
+                f"expected size, each or since, got {self.here()}: a window reads [size 10 advance 2], [each session 'XNYS'], "
+                "[each day in 'America/New_York'] or [since session start 'XNYS']"
             )
         made = StreamWindow(size=self._duration("after SIZE"))
         self._match(TokenType.COMMA)
@@ -82,17 +83,24 @@ class Amounts(Terms):
         self.expect(TokenType.R_BRACKET, "]", "to close the window [size … advance …]")
         return self.since(made, start)
 
-    def _periods(self) -> StreamWindow:
-        """Parse ``SESSION 'code'`` or ``DAY [IN 'zone']``."""
-        if self.take_word("SESSION"):
-            return StreamWindow(
-                session=self._quoted("the code of an exchange, such as 'XNYS', after EACH SESSION")
-            )
-        if not self.take_word("DAY"):
-            raise self.error(f"expected session or day after EACH, got {self.here()}")
-        if not self.take_word("IN"):
-            return StreamWindow(day=exp.Literal(this="UTC", is_string=True))
-        return StreamWindow(day=self._quoted("a time zone, such as 'America/New_York', after EACH DAY IN"))
+    def _periods(self, word: str) -> StreamWindow:
+        """Parse ``SESSION ['code']`` or ``DAY [IN 'zone']``; after SINCE with START behind either, or START alone."""
+        since = word == "SINCE"
+        if since and self.take_word("START"):
+            return StreamWindow(period="start", since=True)
+        period = next((one for one in ("session", "day") if self.take_word(one.upper())), None)
+        if period is None:
+            choice = "session start, day start or start" if since else "session or day"
+            raise self.error(f"expected {choice} after {word}, got {self.here()}")
+        if since and not self.take_word("START"):
+            raise self.error(f"expected start after SINCE {period.upper()}, got {self.here()}")
+        made = StreamWindow(period=period, since=since)
+        if period == "session":
+            if not self.is_type(TokenType.R_BRACKET):
+                made.set("of", self._quoted(f"the code of an exchange, such as 'XNYS', after {word} SESSION"))
+        elif self.take_word("IN"):
+            made.set("of", self._quoted(f"a time zone, such as 'America/New_York', after {word} DAY … IN"))
+        return made
 
     def _quoted(self, what: str) -> exp.Expr:
         start = self._start()

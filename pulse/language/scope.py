@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from pulse.core.calendar import Periods
+from pulse.core.calendar import Periods, Since
 from pulse.core.columns import Columns
 from pulse.core.expression import Expression, Parameter
 from pulse.core.schema import Role
 from pulse.language.errors import known, wrong
 from pulse.operators.node import Duration, Node
 
-WindowExtent = tuple[Duration, Duration] | Periods
-"""Size and advance of a sliding window, or the periods of a calendar."""
+WindowExtent = tuple[Duration, Duration] | Periods | Since
+"""Size and advance of a sliding window, the periods of a calendar, or the time since their openings."""
 
 MAX_SOURCES = 256
 """The maximum number of streams and subqueries in one query, counting those of named queries at each use."""

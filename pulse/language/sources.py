@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from pulse.core.calendar import EachDay, EachSession
+from pulse.core.calendar import AllTime, EachDay, EachSession, Periods, Since
 from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
-from pulse.language.calendar import session_code, zone_of
+from pulse.language.calendar import UTC, session_code, zone_of
 from pulse.language.derivatives import with_derivatives
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
@@ -118,13 +118,23 @@ def _scanned(scan: Scan) -> tuple[Attribute, ...]:
 
 
 def _window(node: StreamWindow) -> WindowExtent:
-    if node.args.get("session") is not None:
-        return EachSession(session_code(node.args["session"]))
-    if node.args.get("day") is not None:
-        return EachDay(zone_of(node.args["day"]))
+    period = node.args.get("period")
+    if period is not None:
+        periods = _periods(period, node.args.get("of"), node)
+        return Since(periods) if node.args.get("since") else periods
     size = duration(node.args["size"])
     advance = node.args.get("advance")
     return size, size if advance is None else duration(advance)
+
+
+def _periods(period: str, of: exp.Expr | None, node: StreamWindow) -> Periods:
+    if period == "start":
+        return AllTime()
+    if period == "day":
+        return EachDay(UTC if of is None else zone_of(of))
+    if of is None:
+        raise wrong("expected the code of an exchange, such as 'XNYS', after SESSION", node)
+    return EachSession(session_code(of))
 
 
 def _equated(conditions: list[exp.Expr], scope: Scope) -> tuple[frozenset[str], ...]:

@@ -11,9 +11,18 @@ from sqlglot import exp
 
 
 class StreamWindow(exp.Expression):
-    """``[size 10 advance 2]``, whose sizes are :class:`Amount` or placeholders; or ``[each session 'XNYS']``, ``[each day]``."""
+    """``[size 10 advance 2]``, whose sizes are :class:`Amount` or placeholders; or a period of a calendar.
 
-    arg_types: ClassVar[dict[str, bool]] = {"size": False, "advance": False, "session": False, "day": False}
+    ``period`` is ``session``, ``day`` or ``start``, ``of`` the literal with its code or zone; ``since``: a running window.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "size": False,
+        "advance": False,
+        "period": False,
+        "of": False,
+        "since": False,
+    }
 
 
 class Amount(exp.Expression):
