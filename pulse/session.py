@@ -120,7 +120,8 @@ class Session:
         self,
         data: Any,
         *,
-        model: Mapping[str, str],
+        model: Mapping[str, str] | None = None,
+        flow: Mapping[str, str | float] | None = None,
         key: str | Iterable[str] | None = None,
         time: str | None = None,
         error: Any = None,
@@ -155,7 +156,8 @@ class Session:
         ----------
         data : paths of files, folders or patterns; a table; or a frame
             A Spark DataFrame, an Arrow table, a pandas or Polars frame, or any other object with ``__arrow_c_stream__``.
-        model : maps each modelled attribute to its truth: ``linear``, ``step`` or ``samples``
+        model : maps each modelled attribute to its truth: ``linear``, ``step``, ``samples`` or ``flow``
+        flow : maps the name of each computed flow to its arithmetic: ``{"notional": "price*size", "trades": 1}``
         key : name or names of the key columns; default those of the format, else none
         time : name of the time column; default that of the format
         error : bound on the value: one for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``) or a mapping
@@ -196,7 +198,8 @@ class Session:
             where = remembered_filter(_folder(out))
         request = FitRequest.of(
             data,
-            model=model,
+            model=model or {},
+            flow=flow,
             key=(key,) if isinstance(key, str) else None if key is None else tuple(key),
             time=time,
             keep=(keep,) if isinstance(keep, str) else tuple(keep),

@@ -38,7 +38,7 @@ from numba import types
 from pulse.kernels._jit import IN2, IN_INT1, OUT_BYTE1, OUT_INT2, kernel, step
 
 LINEAR, STEP, SAMPLES = 0, 1, 2
-TRUTHS = {"linear": LINEAR, "step": STEP, "samples": SAMPLES}
+TRUTHS = {"linear": LINEAR, "step": STEP, "samples": SAMPLES, "flow": STEP}  # a flow: of its running total
 
 CONTINUES, FRESH, RUN, RESUME, POINT, OPEN, OPEN_RUN = range(7)
 USED, SUPERSEDED, LATE, NOT_A_NUMBER = 0, 1, 2, 3

@@ -121,12 +121,13 @@ def values(table: pa.Table, schema: StreamSchema) -> FloatArray:
     for a, name in enumerate(schema.modelled_names):
         column = table.column(name)
         if column.type != pa.float64():
-            column = _as_floats(column, name)
+            column = as_floats(column, name)
         out[a] = column.to_numpy()
     return out
 
 
-def _as_floats(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def as_floats(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Convert a column of numbers to doubles; the error names it."""
     try:
         return as_doubles(column)
     except pa.ArrowInvalid:

@@ -35,6 +35,7 @@ from pulse.kernels.fit.greedy_lines import (
     unbounded,
 )
 from pulse.kernels.fit.greedy_polynomials import fit_polynomial
+from pulse.kernels.fit.running_totals import STATE, running_totals
 from pulse.kernels.fit.truth_intervals import (
     FRESH,
     LATE,
@@ -49,6 +50,7 @@ from pulse.kernels.fit.truth_intervals import (
 )
 from pulse.kernels.status import BOUND_MISSED, NOT_FINITE, OK
 from pulse.operators.data.tuple_columns import (
+    as_floats,
     changes,
     check_columns,
     encode_keys,
@@ -122,6 +124,7 @@ class Fitter:
         self._resume = np.empty((0, 1 + 2 * len(spec.schema.modelled)))
         self._resumed = np.empty(0, dtype=bool)
         self._has_kept = np.empty(0, dtype=bool)
+        self._totals = np.empty((0, STATE * len(spec.schema.modelled)))
         self._aside: list[pa.Table] = []
         self._recorded: list[pa.Table] | None = [] if record else None
         self.ends = KeyEnds(spec)
@@ -135,7 +138,13 @@ class Fitter:
             table = pa.Table.from_batches([table])
         check_columns(table.schema, self.spec.schema, "tuples")
         if table.num_rows:
-            self._pending.append(table.select(needed_columns(self.spec.schema)))
+            table = table.select(needed_columns(self.spec.schema))
+            for (
+                name
+            ) in self.spec.schema.flow_names:  # their totals, beside which new tuples come, are doubles
+                place = table.schema.get_field_index(name)
+                table = table.set_column(place, name, as_floats(table.column(name), name))
+            self._pending.append(table)
             self._pending_rows += table.num_rows
         kept = 0 if self._kept is None else self._kept.num_rows
         return self._work(final=False) if self._pending_rows >= max(self._chunk_rows, kept) else None
@@ -188,6 +197,7 @@ class Fitter:
         self._grow()
         before = self._watermark[ids]
         watermark = np.where(self._has_kept[ids], NO_TIME, before)
+        v, slack = self._totalled(t, v, offsets, ids, watermark, rows < kept)
         found = intervals(
             t,
             v,
@@ -208,6 +218,8 @@ class Fitter:
         self._watermark[ids] = np.maximum(before, watermark)
         resume = np.ascontiguousarray(self._resume[ids])
         fitted = fit_rows(t, v, found, self.spec, resume, encoded.keys.__getitem__)
+        if slack is not None:
+            fitted.err[:] += _slack_of(fitted, slack, offsets)
         self.counts.missed += int(fitted.missed.sum())
         self._note(table, rows, t, v, found.verdict, encoded, kept, finer)
         if self._recorded is not None:
@@ -218,11 +230,28 @@ class Fitter:
         ]  # runs of their own: their integrals start at zero
         fitted.drift[lone], fitted.delta[lone] = 0.0, 0.0
         newest = np.column_stack([before, self._watermark[ids]])
-        self.ends.observe(table, rows, t, v, found, offsets, ids, newest)
-        self._keep(table, rows, fitted, found, offsets, ids)
+        self.ends.observe(table, rows, t, v, found, offsets, ids, newest, slack)
+        self._keep(table, rows, v, fitted, found, offsets, ids)
         if final:
             self.ends.set_integrals(fitted, ids)
         return self._segments(table, rows, t, fitted)
+
+    def _totalled(
+        self, t: Any, v: Any, offsets: Any, ids: Any, watermark: Any, known: Any
+    ) -> tuple[Any, Any]:
+        """Replace values of flows by running totals, and bound their rounding (None without flows); ``known`` are totals."""
+        if not self.spec.schema.flow_names:
+            return v, None
+        state = self._totals[ids]
+        totals = running_totals(t, v, offsets, self.spec.adds, watermark=watermark, known=known, state=state)
+        self._totals[ids] = state
+        beyond = np.isfinite(v).all(axis=0) & ~np.isfinite(totals.v).all(axis=0)
+        if beyond.any():
+            raise FitError(
+                f"fit: the running total at {format_instant(int(t[int(beyond.argmax())]))} is beyond the range of "
+                "floating-point numbers; scale the attribute down first"
+            )
+        return totals
 
     def _without_undecided(self, table: pa.Table, kept: int) -> pa.Table:
         """Defer the tuples that tuples of the next batch may supersede; kept tuples are never deferred."""
@@ -310,9 +339,9 @@ class Fitter:
         self._recorded.append(some.take(pa.array(order)))
 
     def _keep(
-        self, table: pa.Table, rows: Any, fitted: Fitted, found: Intervals, offsets: Any, ids: Any
+        self, table: pa.Table, rows: Any, v: Any, fitted: Fitted, found: Intervals, offsets: Any, ids: Any
     ) -> None:
-        """Keep the tuples of open segments, and the state to resume these from.
+        """Keep the tuples of open segments, with the totals of flows in place of values, and the state to resume these from.
 
         Tuples that only repeat a step's value open and end no interval and are dropped, so the kept tuples are bounded.
         """
@@ -334,7 +363,12 @@ class Fitter:
             self._resume[which, 2::2] = fitted.drift[i]
         needed = np.zeros(len(rows), dtype=bool)
         needed[found.index[:, :2].ravel()] = True
-        self._kept = table.take(pa.array(rows[keep & needed & (found.verdict == USED)]))
+        kept = keep & needed & (found.verdict == USED)
+        self._kept = table.take(pa.array(rows[kept]))
+        for a, name in enumerate(self.spec.schema.modelled_names):
+            if self.spec.adds[a]:
+                column = self._kept.schema.get_field_index(name)
+                self._kept = self._kept.set_column(column, name, pa.array(v[a, kept]))
 
     def _segments(self, table: pa.Table, rows: Any, t: Any, fitted: Fitted) -> SegmentBatch:
         schema = self.spec.schema
@@ -357,6 +391,7 @@ class Fitter:
             self._resume = np.concatenate([self._resume, np.zeros((more, self._resume.shape[1]))])
             self._resumed = np.concatenate([self._resumed, np.zeros(more, dtype=bool)])
             self._has_kept = np.concatenate([self._has_kept, np.zeros(more, dtype=bool)])
+            self._totals = np.concatenate([self._totals, np.zeros((more, self._totals.shape[1]))])
 
 
 def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, key_of: KeyLookup) -> Fitted:
@@ -381,6 +416,12 @@ def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, key_o
     return fitted
 
 
+def _slack_of(fitted: Fitted, slack: Any, offsets: Any) -> Any:
+    """Return per row and attribute how much the totals err that it was fitted to: that of its last tuple, as it only grows."""
+    last = np.where(fitted.kind == POINT_SEGMENT, fitted.tuple, fitted.tuple + fitted.tuples)
+    return slack[:, np.minimum(last, offsets[fitted.key + 1] - 1)].T
+
+
 def fitted_segments(
     fitted: Fitted,
     chosen: Any,
@@ -390,17 +431,20 @@ def fitted_segments(
     *,
     span: tuple[Any, Any] | None = None,
     certified: bool = True,
+    slack: Any = 0.0,
 ) -> SegmentBatch:
     """Build segments from chosen rows of a fit, with the keys and unmodelled attributes of tuples, about ``ref``.
 
-    ``span``: other ranges than those fitted, ``(lo, hi)``. Unless ``certified`` the drifts stay unknown.
+    ``span``: other ranges than those fitted, ``(lo, hi)``. Unless ``certified`` the drifts stay unknown. ``slack``: how much the
+    values that were fitted err themselves, per segment and attribute.
     """
     names = spec.schema.modelled_names
+    bounds = fitted.err[chosen] + slack
     lo, hi = (fitted.lo[chosen], fitted.hi[chosen]) if span is None else span
     drift = {
         name: _known(fitted.drift[chosen, a])
         for a, (name, truth) in enumerate(spec.schema.modelled)
-        if certified and truth is not Truth.SAMPLES
+        if certified and truth not in (Truth.SAMPLES, Truth.FLOW)
     }
     return segments_of(
         tuples,
@@ -409,7 +453,7 @@ def fitted_segments(
         lo=lo,
         hi=hi,
         models={name: _models_of(fitted, chosen, a, spec) for a, name in enumerate(names)},
-        err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
+        err={name: np.ascontiguousarray(bounds[:, a]) for a, name in enumerate(names)},
         drift=drift,
     )
 

@@ -4,7 +4,8 @@ Each observation is a point segment in a part of its own:
 
 ========== =======================================================================================
 FIRST      the first tuple
-LAST       the newest tuple if no hole follows; drift is the signed difference of the integrals, err their weight
+LAST       the newest tuple if no hole follows; drift is the signed difference of the integrals, err their weight, of a
+           flow how much its total errs
 LAST_APART the newest instant observed, if a hole follows the newest tuple, which lies at its ``lo``
 TOUCHING   as LAST_APART, where the hole has no length yet: the truth is known up to that instant; drift as for LAST
 HOLE       the first instant before FIRST at which a non-finite value made a hole; the newest such instant at its ``lo``
@@ -37,7 +38,7 @@ from pulse.operators.fit.spec import FitSpec
 
 SEGMENTS, FIRST, LAST, LAST_APART, HOLE, SECOND, TOUCHING = range(7)
 _TIMES = ("_first_time", "_last_time", "_hole_time", "_second_time", "_newest", "_until")
-_VALUES = ("_first_value", "_last_value", "_delta")
+_VALUES = ("_first_value", "_last_value", "_delta", "_slack")
 
 
 class KeyEnds:
@@ -52,6 +53,7 @@ class KeyEnds:
     _first_value: Any
     _last_value: Any
     _delta: Any
+    _slack: Any
 
     def __init__(self, spec: FitSpec) -> None:
         self._spec = spec
@@ -76,10 +78,11 @@ class KeyEnds:
         offsets: Any,
         ids: Any,
         newest: Any,
+        slack: Any = None,
     ) -> None:
         """Record a pass: ``t`` and ``v`` are grouped by key, ``rows`` are their row numbers in ``table``.
 
-        ``newest[ids, 2]`` holds each key's newest instant before and after the pass.
+        ``newest[ids, 2]`` holds each key's newest instant before and after the pass, ``slack[A, n]`` what totals of flows err by.
         """
         self._grow(int(ids.max(initial=-1)) + 1)
         verdict = found.verdict
@@ -99,6 +102,8 @@ class KeyEnds:
         known = ids[seen]
         self._last_time[known] = t[last[seen]]
         self._last_value[known] = v[:, last[seen]].T
+        if slack is not None:
+            self._slack[known] = slack[:, last[seen]].T
         self._newest[ids] = newest[:, 1]
         self._seen[known] = True
         self._open[known] = True
@@ -226,7 +231,7 @@ class KeyEnds:
         }
         for a, name in enumerate(schema.modelled_names):
             columns[name] = pa.array(value[:, a].reshape(-1, 1).tolist(), type=pa.list_(pa.float64()))
-            columns[f"{name}_err"] = np.zeros(len(ids))
+            columns[f"{name}_err"] = np.ascontiguousarray(self._slack[ids, a])
             columns[f"{name}_drift"] = np.ascontiguousarray(delta[:, a])
         return SegmentBatch.from_arrow(pa.table(columns), schema, check=False)
 

@@ -108,10 +108,39 @@ class FitSpec:
                 raise FitSpecError(
                     f"fit: '{name}' is defined only at its samples, so it has no integral to bound; give an error"
                 )
+            if truth is Truth.FLOW:
+                self._check_flow(name, error, drift)
             if drift is not None and self.degree > 1:
                 raise FitSpecError(
                     f"fit: a bound on the integral of '{name}' needs degree 0, 1 or auto, got {self.degree}"
                 )
+
+    def _check_flow(self, name: str, error: ErrorBound | None, drift: ErrorBound | None) -> None:
+        """Check the bounds and options that a flow allows."""
+        if drift is not None or error is None:
+            raise FitSpecError(
+                f"fit: '{name}' is a flow: a bound is on its running total, not on an integral; write --error {name}=100 "
+                f"(error={{'{name}': 100}}) and give the drift to the other attributes by name"
+            )
+        if not isinstance(error, Absolute):
+            raise FitSpecError(
+                f"fit: '{name}' is a flow, whose running total grows, so that a share of it ({error}) means less and less: "
+                f"bound the total by an amount, --error {name}=100; a sum over any window then errs by at most twice that"
+            )
+        if self.nonfinite == "hole":
+            raise FitSpecError(
+                f"fit: '{name}' is a flow: a missing value adds nothing, it makes no hole; leave out nonfinite, or fit "
+                "the other attributes into a model of their own"
+            )
+        if self.degree > 1:
+            raise FitSpecError(
+                f"fit: the running total of '{name}' needs degree 0, 1 or auto, got {self.degree}"
+            )
+
+    @property
+    def adds(self) -> npt.NDArray[np.bool_]:
+        """Return which attributes are flows, whose running totals are modelled."""
+        return np.array([truth is Truth.FLOW for _, truth in self.schema.modelled], dtype=np.bool_)
 
     @property
     def truth(self) -> npt.NDArray[np.int64]:

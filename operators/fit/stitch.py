@@ -7,6 +7,8 @@ like any other (a cut may add segment boundaries, and nothing else)::
     joint                    |-----|      x  its first tuple in the next one
     unit 1                         x---|--------|--o
 
+Running totals of flows count from each unit's own start, and stitching adds the totals before (:mod:`~.key_totals`).
+
 Integrals continue from unit to unit: the drift of a unit's segments counts from the unit's own start, and stitching adds
 the difference accumulated before. A fit ends with that difference as small as it can, and the joint compensates the rest, so it
 does not grow.
@@ -37,6 +39,7 @@ from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.fit.fitter import fit_rows, fitted_segments
 from pulse.operators.fit.key_boundaries import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS, TOUCHING
+from pulse.operators.fit.key_totals import with_key_totals
 from pulse.operators.fit.points import renumbered
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch_order import at_rest, part_order
@@ -93,6 +96,10 @@ def stitch(parts: pa.Table, spec: FitSpec, drops: Drops | None = None) -> Stitch
     if late is not None:
         return late
     visits.merge_hole_visits()
+    if spec.schema.flow_names:
+        visits.batch = with_key_totals(
+            visits.batch, spec, visits.key, visits.visit, visits.last, part[order] == SEGMENTS
+        )
     visits.find_joints(drops)
     if spec.schema.points:
         return _stitched_points(visits, ranks[order])
@@ -251,7 +258,7 @@ class _Visits:
             inexact_rows = np.bincount(visit[inexact], minlength=self.count)
             weight[:, a] = np.bincount(visit, weight_of_row, minlength=self.count)
             weight[inexact_rows == 0, a] = 0.0
-            if truth is not Truth.SAMPLES:
+            if truth not in (Truth.SAMPLES, Truth.FLOW):
                 unknown = np.ma.getmaskarray(batch.drift(name))[rows]
                 weight[visit[unknown], a] = np.inf  # everything that continues from it is unknown, too
             handing = self.is_open | self.touches
@@ -283,7 +290,10 @@ class _Visits:
         final = chosen[np.append(np.diff(fitted.key[chosen]) != 0, True)]
         newest = pa.Table.from_batches([batch.take(self.last[visits[fitted.key[chosen]]]).to_arrow()])
         self.joint_keys.append(self.key[visits[fitted.key[chosen]]])
-        joint = fitted_segments(fitted, chosen, newest, t[fitted.tuple[chosen]], spec)
+        rounded = np.zeros((len(chosen), len(spec.schema.modelled)))
+        for a in (a for a, adds in enumerate(spec.adds) if adds):
+            rounded[:, a] = batch.err(spec.schema.modelled_names[a])[self.last[visits[fitted.key[chosen]]]]
+        joint = fitted_segments(fitted, chosen, newest, t[fitted.tuple[chosen]], spec, slack=rounded)
         weight = weight.copy()
         for a, name in enumerate(spec.schema.modelled_names):
             inexact = (fitted.err[chosen, a] > 0) | (fitted.drift[chosen, a] > 0)
@@ -341,6 +351,8 @@ class _Visits:
         apart = (self._apart(self.last[visit]) - later) / 1e6
         columns = {"ref": pa.array(newest + later).cast(REF), "lo": apart, "hi": apart}
         for a, name in enumerate(self.spec.schema.modelled_names):
+            if self.spec.adds[a]:
+                continue  # what its total errs by stays with it
             for column, values in ((f"{name}_drift", delta), (f"{name}_err", weight)):
                 columns[column] = np.where(is_open | touches, values[:, a], 0.0)
         ends = self.batch.take(self.last[visit]).with_columns(**columns)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected, TupleFormatter, correct
+from pulse.operators.refit.flows import RefitFlows
 from pulse.operators.refit.points import RefitPoints
 from pulse.operators.refit.refit import Refit
 from pulse.operators.refit.result import Refitted, RevisionCounts, patches, without_drift
@@ -49,8 +50,7 @@ def refit(
     as_recorded : a function that restores the recorded form of tuples for reasons, default None (tuples as they are)
     drops : the instants at which accents drop attributes, default None
     """
-    job = (RefitPoints if spec.schema.points else Refit)(
-        spec, tuples, segments, revisions, as_recorded, drops
-    )
+    kind = RefitPoints if spec.schema.points else RefitFlows if spec.schema.flow_names else Refit
+    job = kind(spec, tuples, segments, revisions, as_recorded, drops)
     job.run()
     return job.result(ends)

@@ -106,7 +106,15 @@ class Project(Unary):
                 modelled.append(name)
         gone = named | {name for name, _ in self.hidden}
         carried = tuple((name, type_) for name, type_ in before.key if name not in gone)
-        return Columns((*key, *carried), tuple(modelled), tuple(unmodelled), self.time, before.points)
+        counts = dict(before.flows)
+        flows = tuple(
+            (name, counts[one.name])
+            for name, one in self.outputs
+            if isinstance(one, Column) and one.name in counts
+        )
+        return Columns(
+            (*key, *carried), tuple(modelled), tuple(unmodelled), self.time, before.points, flows=flows
+        )
 
     # -- evaluation -----------------------------------------------------------------------------------------
 

@@ -105,7 +105,8 @@ class Scan(Node):
         if self.attributes is not None:
             modelled = tuple(n for n in modelled if n in self.attributes)
             unmodelled = tuple((n, type_) for n, type_ in unmodelled if n in self.attributes)
-        return Columns(own.key, modelled, unmodelled, own.time, own.points).prefixed(self.alias)
+        flows = tuple((n, counts) for n, counts in own.flows if n in modelled and n not in made)
+        return Columns(own.key, modelled, unmodelled, own.time, own.points, flows=flows).prefixed(self.alias)
 
     # -- parameters -----------------------------------------------------------------------------------------
 

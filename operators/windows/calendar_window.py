@@ -37,6 +37,7 @@ from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.node import Node, plan_node
 from pulse.operators.reach import Reach
 from pulse.operators.windows.base import WindowFunction, present
+from pulse.operators.windows.flow import WHOLE_KEY, FlowOfPeriods
 from pulse.operators.windows.functions import OVER_TUPLES
 from pulse.operators.windows.incremental_window import IncrementalWindow
 from pulse.operators.windows.period_spans import Spans, spans_by
@@ -232,7 +233,8 @@ class CalendarWindow(Window):
 
     @property
     def operator(self) -> WindowFunction:
-        return PeriodAggregate(
+        kind = FlowOfPeriods if self.is_of_flow else PeriodAggregate
+        return kind(
             self.function, self.argument, self.output, self.periods.longest, None, periods=self.periods
         )
 
@@ -245,7 +247,7 @@ class CalendarWindow(Window):
 
     @property
     def need(self) -> Reach:
-        return Reach(self.periods.longest, 0)
+        return Reach(WHOLE_KEY if self.is_of_flow else self.periods.longest, 0)
 
     def incremental(
         self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach

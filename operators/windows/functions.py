@@ -7,6 +7,7 @@ from pulse.operators.windows.base import WindowFunction
 from pulse.operators.windows.deviation import Deviation
 from pulse.operators.windows.ends import End, TupleEnd
 from pulse.operators.windows.extremum import Extremum
+from pulse.operators.windows.flow import FlowSum
 from pulse.operators.windows.integral import Integral
 from pulse.operators.windows.tuple_window import PointWindow
 
@@ -25,6 +26,9 @@ OVER_TUPLES: dict[str, type[WindowFunction]] = {
     **dict.fromkeys(("min", "max", "sum", "avg", "count"), PointWindow),
     **dict.fromkeys(("first", "last"), TupleEnd),
 }
+
+OVER_FLOWS: dict[str, type[WindowFunction]] = {"sum": FlowSum}
+"""Functions of running totals."""
 
 OF_CONDITIONS: dict[str, str] = {"duration": "sum"}
 """Functions of a condition, each as a function of the value that is 1 where the condition holds and 0 where it does not.

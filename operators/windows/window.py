@@ -37,7 +37,8 @@ from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import Reach
 from pulse.operators.time_range import TimeRange
 from pulse.operators.windows.base import WindowFunction
-from pulse.operators.windows.functions import OVER_RANGES, OVER_TUPLES
+from pulse.operators.windows.flow import WHOLE_KEY
+from pulse.operators.windows.functions import OVER_FLOWS, OVER_RANGES, OVER_TUPLES
 from pulse.operators.windows.incremental_grid import GridWindow
 from pulse.operators.windows.incremental_window import IncrementalWindow
 
@@ -89,8 +90,14 @@ class Window(Aggregate):
     def operator(self) -> WindowFunction:
         """Return the function's operator, over ranges or tuples. Where its size is an open parameter, only its texts are used."""
         functions = OVER_TUPLES if self.input.columns.points else OVER_RANGES
+        functions = OVER_FLOWS if self.is_of_flow else functions
         size, advance = cast("int", self.size), cast("int | None", self.advance)
         return functions[self.function](self.function, self.argument, self.output, size, advance, self.other)
+
+    @property
+    def is_of_flow(self) -> bool:
+        """Return whether its argument is a running total."""
+        return self.argument in self.input.columns.flow_names
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -123,6 +130,8 @@ class Window(Aggregate):
     # -- rewriting ------------------------------------------------------------------------------------------
 
     def prune_time(self, wanted: TimeRange) -> Node:
+        if self.is_of_flow:  # before the rows that it reads a total would count as zero
+            wanted = TimeRange(None, wanted.end)
         return self.with_inputs((self.input.prune_time(wanted.before(self.size)),))
 
     def bound_pairs(self, value: Expression, bound: Expression, window: Duration) -> Node:
@@ -197,6 +206,8 @@ class Window(Aggregate):
     def need(self) -> Reach:
         # A result that may stay constant for as long as a window extends by as much at either end.
         size = self.looks_back
+        if self.is_of_flow:
+            return Reach(WHOLE_KEY, size)
         return Reach(2 * size, size) if self.operator.may_stay else Reach(size, 0)
 
     @property

@@ -15,7 +15,7 @@ import typer
 ENGINES = ("spark", "local")
 FORMATS = ("parquet", "csv", "taq", "taq-daily", "taq-parquet", "taq-wrds", "ais")
 KINDS = ("ticks", "objects", "vessels", "sensors")
-TRUTHS = ("linear", "step", "samples")
+TRUTHS = ("linear", "step", "samples", "flow")
 FIGURES = ("seconds", "ranges", "certain_seconds")
 _MANIFEST = "_pulse.json"
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 def fit(
     files: given.Files,
-    model: given.Model,
     out: given.Out,
+    model: given.Model = None,
+    flow: given.Flow = None,
     key: given.Key = None,
     time: given.Time = None,
     error: given.Error = None,
@@ -57,6 +58,7 @@ def fit(
       pulse fit rooms.parquet --key id --time t --model temp:linear --error 0.5 --max-gap "2 h" --keep run --out rooms
       pulse fit ticks.parquet --key symbol --time t --model price:step --for @macd.sql --out prices
       pulse fit ticks.parquet --key symbol --time t --model price:samples --points --out trades
+      pulse fit ticks.parquet --key symbol --time t --model size:flow --flow trades=1 --error size=100,trades=0 --out volume
       pulse fit ticks.parquet --key symbol --time t --model price:step --error 0 --splits splits.csv --out prices
       pulse fit log.csv --read separated_by=";" --read time_unit=ms --key id --time at --model temp:linear --error 0.5 --out rooms
       pulse fit ticks.parquet --key symbol --time t --model price:step --error 0 --where "venue = 'N' and size > 0" --out n
@@ -74,7 +76,8 @@ def fit(
             files,
             key=options.names(key) or None,
             time=time,
-            model=options.models(model),
+            model=options.models(model or ()),
+            flow=options.flows(flow),
             keep=options.names(keep),
             points=points,
             error=options.bounds(error, "--error"),

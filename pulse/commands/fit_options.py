@@ -16,10 +16,16 @@ Files = Annotated[
     list[str], typer.Argument(help="Files, folders or patterns to read: Parquet, CSV, TAQ or AIS.")
 ]
 Model = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
-        help="ATTRIBUTE:TRUTH: an attribute to model; the truth is linear, step or samples; several with commas.",
+        help="ATTRIBUTE:TRUTH: an attribute to model; the truth is linear, step, samples or flow; several with commas.",
         autocompletion=completing.models,
+    ),
+]
+Flow = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="NAME=ARITHMETIC: what adds up, computed from columns: notional=price*size, trades=1; several with commas."
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Folder to write the model to.")]

@@ -110,8 +110,13 @@ def pairs(
 
 def models(given: Iterable[str]) -> dict[str, str]:
     """Parse ``price:step`` or ``x:linear,y:linear``."""
-    expected = "ATTRIBUTE:TRUTH, such as price:step; truths are linear, step, samples"
+    expected = "ATTRIBUTE:TRUTH, such as price:step; truths are linear, step, samples, flow"
     return pairs(names(given), "--model", expected, sign=":")
+
+
+def flows(given: Iterable[str] | None) -> dict[str, str]:
+    """Parse ``notional=price*size`` and ``trades=1``."""
+    return pairs(names(given), "--flow", "NAME=ARITHMETIC, such as notional=price*size")
 
 
 def bounds(given: str | None, option: str) -> str | dict[str, str] | None:

@@ -24,7 +24,8 @@ class Columns:
     """Attributes by role, in order. ``key`` and ``unmodelled`` are (name, Arrow type) pairs; ``time`` is the time of tuples.
 
     ``points``: values are defined only at single instants, as are the tuples of a stream that is kept as points.
-    ``plane``, of a stored stream only: the plane that its positions were projected to.
+    ``plane``, of a stored stream only: the plane that its positions were projected to. ``flows``: the modelled attributes that
+    are running totals, each with whether it counts the tuples.
     """
 
     key: tuple[tuple[str, pa.DataType], ...]
@@ -33,13 +34,26 @@ class Columns:
     time: str = "t"
     points: bool = False
     plane: Plane | None = field(default=None, compare=False)
+    flows: tuple[tuple[str, bool], ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, schema: StreamSchema) -> Columns:
         """Return the attributes of a stored stream, by their own names."""
+        flows = tuple((name, schema.counts_tuples(name)) for name in schema.flow_names)
         return cls(
-            schema.key, schema.modelled_names, schema.unmodelled, schema.time, schema.points, schema.plane
+            schema.key,
+            schema.modelled_names,
+            schema.unmodelled,
+            schema.time,
+            schema.points,
+            schema.plane,
+            flows,
         )
+
+    @cached_property
+    def flow_names(self) -> tuple[str, ...]:
+        """Return the attributes that are running totals."""
+        return tuple(name for name, _ in self.flows)
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -88,6 +102,7 @@ class Columns:
             tuple((f"{alias}.{name}", type_) for name, type_ in self.unmodelled),
             f"{alias}.{self.time}",
             self.points,
+            flows=tuple((f"{alias}.{name}", counts) for name, counts in self.flows),
         )
 
     def key_text(self, keys: Sequence[pa.Array], group: int) -> str:

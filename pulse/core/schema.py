@@ -51,6 +51,8 @@ class Truth(StrEnum):
     LINEAR = "linear"
     STEP = "step"
     SAMPLES = "samples"
+    FLOW = "flow"
+    """What adds up: the attribute's model is the running total of the key's values, a step function."""
 
 
 class Role(StrEnum):
@@ -69,6 +71,7 @@ class StreamSchema:
     ``key`` and ``unmodelled`` are (name, Arrow type) pairs, ``modelled`` (name, truth) pairs, in order; ``time`` is the
     name of the time attribute in the source and in samples. Without a key the stream is one single model.
     With ``points`` every tuple is kept as a point (semantics 1.2), and aggregates over time are over tuples: all is ``samples``.
+    ``flows`` are the modelled attributes with truth ``flow`` that are computed, with their arithmetic over columns of the source.
     ``plane`` bounds the distortion of distances between projected positions ``x, y``; equality of schemas ignores
     it. Names are unique ignoring case, since Spark does not distinguish ``Price`` from ``price``.
     """
@@ -78,6 +81,7 @@ class StreamSchema:
     modelled: tuple[tuple[str, Truth], ...]
     unmodelled: tuple[tuple[str, pa.DataType], ...] = ()
     points: bool = False
+    flows: tuple[tuple[str, str], ...] = ()
     plane: Plane | None = field(default=None, compare=False)
 
     @classmethod
@@ -89,20 +93,25 @@ class StreamSchema:
         key: Mapping[str, pa.DataType | str] | None = None,
         unmodelled: Mapping[str, pa.DataType | str] | None = None,
         points: bool = False,
+        flows: Mapping[str, str] | None = None,
     ) -> StreamSchema:
         """Build a schema from names and types; types may be given by name.
+
+        Computed ``flows`` are modelled, too, and need not be in ``modelled``.
 
         >>> StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         StreamSchema(key symbol: string; time t; modelled price: step)
         """
+        truths = {**modelled, **{name: modelled.get(name, Truth.FLOW) for name in flows or ()}}
         return cls(
             key=tuple((name, canonical_type(type_, what=name)) for name, type_ in (key or {}).items()),
             time=time,
-            modelled=tuple((name, _truth(name, truth)) for name, truth in modelled.items()),
+            modelled=tuple((name, _truth(name, truth)) for name, truth in truths.items()),
             unmodelled=tuple(
                 (name, canonical_type(type_, what=name)) for name, type_ in (unmodelled or {}).items()
             ),
             points=points,
+            flows=tuple((flows or {}).items()),
         )
 
     def __post_init__(self) -> None:
@@ -117,6 +126,11 @@ class StreamSchema:
             if truth is not Truth.SAMPLES:
                 raise SchemaError(
                     f"stream schema: '{name}' is {truth}, so it holds between its tuples; points are for samples"
+                )
+        for name, _ in self.flows:
+            if self.truth(name) is not Truth.FLOW:
+                raise SchemaError(
+                    f"stream schema: '{name}' is computed as a flow, and modelled as {self.truth(name)}; leave out one of the two"
                 )
         _check_names([*self.names, *(c for a, _ in self.modelled for c in (f"{a}_err", f"{a}_drift"))])
 
@@ -155,6 +169,15 @@ class StreamSchema:
         if name in self.unmodelled_names:
             return Role.UNMODELLED
         raise unknown_column(name, self.names, "stream schema")
+
+    @property
+    def flow_names(self) -> tuple[str, ...]:
+        """Return the modelled attributes whose running totals are modelled, in order."""
+        return tuple(name for name, truth in self.modelled if truth is Truth.FLOW)
+
+    def counts_tuples(self, name: str) -> bool:
+        """Return whether an attribute is a flow of 1 per tuple, so that its total is the number of tuples."""
+        return any(own == name and _is_one(of) for own, of in self.flows)
 
     def truth(self, name: str) -> Truth:
         """Return the truth of a modelled attribute."""
@@ -219,6 +242,7 @@ class StreamSchema:
             "unmodelled": [[name, str(type_)] for name, type_ in self.unmodelled],
         }
         parts |= {"points": True} if self.points else {}
+        parts |= {"flows": [[name, of] for name, of in self.flows]} if self.flows else {}
         parts |= {} if self.plane is None else {"plane": self.plane.to_list()}
         return json.dumps(parts, ensure_ascii=False)
 
@@ -229,12 +253,15 @@ class StreamSchema:
             parts = json.loads(text)
             pairs = {role: [(str(name), str(what)) for name, what in parts[role]] for role in _PAIRED}
             time, points = parts["time"], bool(parts.get("points", False))
+            flows = {str(name): str(text) for name, text in parts.get("flows", ())}
             plane = None if parts.get("plane") is None else Plane.of(parts["plane"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise SchemaError(f"stream schema: not the JSON of one ({e!r}): {text[:200]!r}") from None
         for role, of_role in pairs.items():  # a mapping would silently drop a duplicate name
             _check_names([name for name, _ in of_role], where=f"stream schema, {role}")
-        made = cls.of(time=time, points=points, **{role: dict(of_role) for role, of_role in pairs.items()})
+        made = cls.of(
+            time=time, points=points, flows=flows, **{role: dict(of_role) for role, of_role in pairs.items()}
+        )
         return made if plane is None else replace(made, plane=plane)
 
     def __repr__(self) -> str:
@@ -246,6 +273,13 @@ class StreamSchema:
 
 
 _PAIRED = ("key", "modelled", "unmodelled")
+
+
+def _is_one(text: str) -> bool:
+    try:
+        return float(text) == 1.0
+    except ValueError:
+        return False
 
 
 def _truth(name: str, truth: str) -> Truth:

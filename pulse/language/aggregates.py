@@ -18,6 +18,7 @@ from pulse.core.expression import Case, Column, Constant, Expression
 from pulse.core.schema import Role
 from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
+from pulse.language.flows import Part, check_flow_input, combined, flow_parts
 from pulse.language.outputs import readable_name
 from pulse.language.scope import Attribute, Scope, WindowExtent
 from pulse.operators.across.across import Across
@@ -64,14 +65,17 @@ def bind_aggregates(
         )
     written = _group_columns(select, scope)
     keys, node = tuple(written), _keyed_by(node, written)
+    labels = node.equal_keys()
+    whole = {labels[key] for key in keys} >= set(labels.values())
     for call in found:
+        if flow_parts(call, scope) is not None:
+            check_flow_input(call, node, whole, select, window)
+            continue
         _check_count(call, scope, node)
         _check_over_tuples(call, node)
         _check_periods(call, window)
     calls = _bound_calls(found, scope, node)
     base, names = _arguments(node, calls)
-    labels = node.equal_keys()
-    whole = {labels[key] for key in keys} >= set(labels.values())
     if whole and window is None:
         _no_window(found[0], scope, node)
     if not whole and not (window is not None and base.columns.points):
@@ -148,8 +152,7 @@ def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[C
     """Return distinct calls, their results named so that no two columns of the plan share a name."""
     calls: dict[tuple[str, tuple[Expression, ...]], Call] = {}
     taken = {*node.columns.names, node.columns.time}
-    for call in found:
-        pair = _function_and_arguments(call, scope)
+    for call, pair in [(one, part) for one in found for part in _parts(one, scope)]:
         if pair not in calls:
             name = base = readable_name(call, scope)
             for number in range(2, len(found) + len(taken) + 3):
@@ -159,6 +162,11 @@ def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[C
             taken.add(name)
             calls[pair] = Call(*pair, name)
     return list(calls.values())
+
+
+def _parts(call: exp.Anonymous, scope: Scope) -> tuple[Part, ...]:
+    """Return what is computed for a call: itself, or sums of flows."""
+    return flow_parts(call, scope) or (_function_and_arguments(call, scope),)
 
 
 def _function_and_arguments(call: exp.Anonymous, scope: Scope) -> tuple[str, tuple[Expression, ...]]:
@@ -314,7 +322,7 @@ class _Grouped(Binder):
         self._labels = labels
 
     def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
-        return Column(self._calls[_function_and_arguments(node, self.scope)]), NUMBER
+        return combined([self._calls[part] for part in _parts(node, self.scope)]), NUMBER
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
         found = self.scope.resolve(node)

@@ -28,7 +28,7 @@ from pulse.core.schema import Role
 from pulse.language.calendar import CALENDAR, arguments_of, in_session, is_calendar
 from pulse.language.errors import known, source_text, wrong
 from pulse.language.literals import duration, instant, number
-from pulse.language.scope import Attribute, Scope
+from pulse.language.scope import Attribute, Scope, refuse_flow
 from pulse.language.syntax import InSession
 from pulse.operators.functions.base import ScalarFunction
 from pulse.operators.functions.of_time import OF_TIME
@@ -239,6 +239,7 @@ class Binder:
             return found, ANY
         if found.role is Role.TIME:
             raise wrong(f"'{source_text(node)}' is the time: {_TIME_USES}", node)
+        refuse_flow(node, found)
         return Column(found.column), kind_of(found.type)
 
     def _arithmetic(self, op: str, node: exp.Expr) -> Expression:

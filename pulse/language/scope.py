@@ -53,6 +53,18 @@ class Attribute:
     role: Role
     type: pa.DataType
     alias: str = ""
+    flow: bool = False
+
+
+def refuse_flow(node: exp.Expr, found: Attribute) -> None:
+    """Raise an error if an attribute is a flow, which has no value at an instant."""
+    if found.flow and found.role is Role.MODELLED:
+        raise wrong(
+            f"'{found.name}' is a flow: it adds up over time and has no value at an instant; write sum({found.name}), or "
+            f"avg({found.name}) per tuple, over a window of the stream, such as [size 5 min]; arithmetic of it is a flow of its "
+            f"own, computed at the fit: --flow notional=price*{found.name}",
+            node,
+        )
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,14 @@ class Bound:
 def attributes_of(columns: Columns, alias: str, names: Mapping[str, str]) -> tuple[Attribute, ...]:
     """Return the attributes of a node that have a name for the user (column: name), in the order of the names, then the time."""
     found = [
-        Attribute(name, column, columns.role(column), columns.type_of(column), alias)
+        Attribute(
+            name,
+            column,
+            columns.role(column),
+            columns.type_of(column),
+            alias,
+            column in columns.flow_names,
+        )
         for column, name in names.items()
         if column != columns.time
     ]

@@ -94,7 +94,7 @@ def test_columns_in_order():
         ({"time": "ref", "modelled": {"x": "step"}}, "'ref' is the name of a segment's own column"),
         ({"time": "t", "modelled": {"certainty": "step"}}, "own column"),
         ({"time": "t", "modelled": {"x": "step"}, "unmodelled": {"Lineage": "int64"}}, "own column"),
-        ({"time": "t", "modelled": {"x": "cubic"}}, "one of linear, step, samples, got 'cubic'"),
+        ({"time": "t", "modelled": {"x": "cubic"}}, "one of linear, step, samples, flow, got 'cubic'"),
         ({"time": "t", "modelled": {"x": "step"}, "key": {"k": "float64"}}, "floats cannot identify"),
         ({"time": "t", "modelled": {"x": "step"}, "key": {"k": "text"}}, "no Arrow type 'text'"),
         ({"time": "t", "modelled": {"x": "step"}, "key": {"k": pa.list_(pa.int64())}}, "one plain value"),

@@ -26,7 +26,9 @@ from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format
 from pulse.language import parse
 from pulse.language.row_filter import parse_filter
-from pulse.operators.data.tuple_columns import check_columns, needed_columns
+from pulse.operators.data.flow_arithmetic import Arithmetic
+from pulse.operators.data.flow_columns import computed_flows, recorded_schema, source_columns
+from pulse.operators.data.tuple_columns import check_columns
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit.bounds_for_query import TRIAL, Bounds, bounds_for
 from pulse.runtime.fit.inputs import FitEngine, FitInput, TableInput, data_from
@@ -58,13 +60,16 @@ class FitRequest:
         format: str | Format | None = None,
         points: bool = False,
         where: str | None = None,
+        flow: Mapping[str, Any] | None = None,
     ) -> FitRequest:
         """Make a request from the user's arguments; the column types come from the data."""
-        found, key, time = data_from(data, format, key, time, (*model, *keep))
+        computed = {name: Arithmetic.parse(of, what=f"flow {name}") for name, of in (flow or {}).items()}
+        sources = dict.fromkeys((*model, *(column for of in computed.values() for column in of.columns)))
+        found, key, time = data_from(data, format, key, time, (*sources, *keep))
         if not time:
             raise SessionError("fit: which column is the time? Name it: time='t' (--time t)")
         columns = found.columns
-        for name in (*key, time, *model, *keep):
+        for name in (*key, time, *sources, *keep):
             if name not in columns.names:
                 found.check_header(name)
                 raise _missing(name, columns.names, found.where)
@@ -75,13 +80,19 @@ class FitRequest:
             modelled=model,
             unmodelled={name: _plain(columns.field(name).type, name) for name in keep},
             points=points,
+            flows={name: str(of) for name, of in computed.items()},
         )
+        for name in computed:
+            if name in columns.names:
+                raise SessionError(
+                    f"fit: flow {name}: {found.where} has a column of this name; model it ({name}:flow), or rename the flow"
+                )
         if {"x", "y"} <= {*model}:
             schema = replace(schema, plane=found.plane())
-        for name in model:
+        for name in sources:
             if is_text(columns.field(name).type):
                 raise _no_numbers(found, name)
-        check_columns(columns, schema, found.where)
+        check_columns(columns, recorded_schema(schema), found.where)
         return cls(found if where is None else found.keeping(parse_filter(where, columns)), schema)
 
     def bounds_for(
@@ -90,7 +101,7 @@ class FitRequest:
         """Return the bounds that a query needs, derived from an exact model of the first tuples."""
         bound = parse(query, {stream: self.schema}, tuple(parameters)).bind(parameters)
         exact = FitSpec.of(self.schema, error=0, max_gap=max_gap)
-        first = FitRequest(TableInput(self.data.first(TRIAL, needed_columns(self.schema))), self.schema)
+        first = FitRequest(TableInput(self.data.first(TRIAL, source_columns(self.schema))), self.schema)
         with tempfile.TemporaryDirectory(prefix="pulse-trial-") as folder:
             return bounds_for(
                 bound, stream, first.model(Path(folder) / "trial", exact, _HERE, FitOptions(late=ASIDE))
@@ -98,7 +109,10 @@ class FitRequest:
 
     def accents(self, accents: Any, splits: str | os.PathLike[str] | None) -> AccentLog | None:
         """Return the accents of the data, from a log or a table of splits."""
-        return log_from(accents, splits, self.schema, self.data.columns.names, raw=True)
+        log = log_from(accents, splits, recorded_schema(self.schema), self.data.columns.names, raw=True)
+        if log is not None:
+            _check_flows(log, self.schema)
+        return log
 
     def model(
         self,
@@ -119,7 +133,7 @@ class FitRequest:
             out,
             spec,
             Provenance(
-                self.data.sources(needed_columns(spec.schema)),
+                self.data.sources(source_columns(spec.schema)),
                 self.data.source(),
                 tuple(self.data.statements()),
                 accents,
@@ -134,6 +148,17 @@ def remembered_filter(out: Path) -> str | None:
     """Return the filter of rows of the model in a folder, which data that is appended has, too; None if it has none."""
     where = Model(out).manifest.where if (out / FILE).is_file() else None
     return None if where is None else str(where["text"])
+
+
+def _check_flows(log: AccentLog, schema: StreamSchema) -> None:
+    """Check that no accent adds or drops what flows add up: what a total lacks then is unknown."""
+    computed = computed_flows(schema).values()
+    own = {*schema.flow_names, *(column for of in computed for column in of.columns)}
+    for name in sorted(own & log.added_or_dropped):
+        raise SessionError(
+            f"fit: an accent adds or drops '{name}', which a flow adds up: its total would be unknown from there on; leave the "
+            "flow out, or fit the data before and after into models of their own"
+        )
 
 
 def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:

@@ -27,7 +27,8 @@ from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
 from pulse.kernels.fit.truth_intervals import LATE
 from pulse.operators.data.arrival_order import sorted_by_key_and_time
-from pulse.operators.data.tuple_columns import needed_columns, times
+from pulse.operators.data.flow_columns import recorded_schema, source_columns, with_flows
+from pulse.operators.data.tuple_columns import times
 from pulse.operators.fit.fitter import REASONS
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.points import fitter_for
@@ -70,7 +71,7 @@ class FitJob:
     @property
     def columns(self) -> list[str]:
         """Return the columns to read."""
-        return needed_columns(self.spec.schema) if self.undo is None else self.undo.columns
+        return source_columns(self.spec.schema) if self.undo is None else self.undo.columns
 
     @property
     def read_columns(self) -> list[str]:
@@ -102,7 +103,7 @@ class FitJob:
         """Return the conversion of tuples to the units of the stream's start (semantics 8.1); None if there is nothing to
         convert.
         """
-        return ToBaseUnits.of(self.accents, self.spec.schema)
+        return ToBaseUnits.of(self.accents, recorded_schema(self.spec.schema))
 
     @cached_property
     def drops(self) -> Drops | None:
@@ -110,11 +111,13 @@ class FitJob:
         return Drops.of(self.accents, self.spec.schema)
 
     def undone(self, batches: Iterable[pa.RecordBatch], leave: RejectCallback) -> Iterator[pa.RecordBatch]:
-        """Convert tuples to the units of the stream's start; ``leave`` receives those that cannot be modelled."""
+        """Convert tuples to the units of the stream's start and compute their flows; ``leave`` receives those that cannot be
+        modelled.
+        """
         for batch in batches:
             if self.undo is not None:
                 batch = self.undo.by_time(_coded(batch, self.spec.schema.key_names), leave)
-            yield batch
+            yield with_flows(batch, self.spec.schema)
 
     def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
         """Convert tuples back to the units they were recorded in, as dead letters show them."""

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from pulse.core.errors import SessionError
+from pulse.core.schema import StreamSchema
 from pulse.datasets.changelog import from_table
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.revision_readers import read_revisions
 from pulse.datasets.taq.corrections import Corrections
+from pulse.operators.data.flow_columns import recorded_schema, with_flows
 from pulse.runtime.io.arrow_input import as_table, is_paths, is_spark
 from pulse.runtime.revise.taq_matching import for_model
 from pulse.store.model import Model
@@ -34,7 +37,28 @@ def revisions_from(
     """Read revisions of a model's stream: paths; an Arrow table, pandas, Polars or Spark frame with a column ``kind``;
     :class:`Revisions`; or :class:`Recorded`. The options are those of :meth:`pulse.Session.revise`.
     """
-    schema = model.schema
+    schema = recorded_schema(model.schema)
+    if isinstance(given, Revisions) or not model.schema.flows:
+        return _read(given, model, schema, reader=reader, known=known, time_unit=time_unit)
+    if model.accents is not None:
+        raise SessionError(
+            f"revise: {model.path} has accents and computed flows ({', '.join(dict(model.schema.flows))}), whose tuples in base "
+            "units are not recorded; fit the corrected data anew"
+        )
+    read = _read(given, model, schema, reader=reader, known=known, time_unit=time_unit)
+    table = with_flows(read.revisions.table, model.schema)
+    return RevisionInput(Revisions.of(table, model.schema), read.aside)
+
+
+def _read(
+    given: Any,
+    model: Model,
+    schema: StreamSchema,
+    *,
+    reader: str | None,
+    known: str | None,
+    time_unit: str | None,
+) -> RevisionInput:
     if isinstance(given, Revisions):
         return RevisionInput(given, None)
     if isinstance(given, Corrections):

@@ -23,7 +23,7 @@ from pulse.datasets.projection import Extent, Projection
 from pulse.datasets.registry import FORMATS, get_format
 from pulse.datasets.text_blocks import read_blocks
 from pulse.datasets.units import Unit
-from pulse.operators.data.tuple_columns import needed_columns
+from pulse.operators.data.flow_columns import source_columns, with_flows
 from pulse.store.errors import HeldAlreadyError, HistoryGoneError, SourceChangedError
 
 _PIECE = 1 << 20
@@ -159,8 +159,8 @@ def read_source(
     kept = None if source.get("where") is None else RowFilter.from_json(source["where"])
     try:
         for unit in format.units([file["path"] for file in source["files"]]):
-            for batch in read_unit(format, unit, needed_columns(schema), schema, may_lack, where=kept):
-                yield pa.Table.from_batches([batch])
+            for batch in read_unit(format, unit, source_columns(schema), schema, may_lack, where=kept):
+                yield with_flows(pa.Table.from_batches([batch]), schema)
     except PulseError as e:
         raise HistoryGoneError(f"{where}: its tuples cannot be read again ({e}); {_RESTORE}") from e
 

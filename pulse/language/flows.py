@@ -1,0 +1,109 @@
+"""Bind aggregates of flows: sums over a window, counts by the flow that counts tuples, and means per tuple by both.
+
+The model of a flow is a running total, so a sum is a difference of two values of it::
+
+    sum(size)      sum of the flow            count(*)    sum of the flow that is 1 (--flow trades=1)
+    avg(size)      sum(size) / count(*)
+
+Everything else that a query could say about a flow is refused, by name and with what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from pulse.core.calendar import Since
+from pulse.core.expression import Arithmetic, Column, Expression, columns_of
+from pulse.language.errors import source_text, wrong
+from pulse.language.expressions import bare
+from pulse.language.scope import Attribute, Scope, WindowExtent
+from pulse.operators.node import Node
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.scan import Scan
+
+Part = tuple[str, tuple[Expression, ...]]
+"""A function, and its arguments."""
+
+_OF_FLOWS = ("sum", "avg", "count")
+
+
+def flow_parts(call: exp.Anonymous, scope: Scope) -> tuple[Part, ...] | None:
+    """Return the sums of flows that an aggregate is made of: one, or the two whose quotient it is; None if it is of no flow."""
+    function = str(call.this)
+    if function == "count":
+        counter = _counter(scope)
+        return None if counter is None or not _counts_all(call) else (("sum", (Column(counter),)),)
+    if len(call.expressions) != 1 or not isinstance(argument := bare(call.expressions[0]), exp.Column):
+        return None
+    found = scope.resolve(argument)
+    if not isinstance(found, Attribute) or not found.flow:
+        return None
+    if function == "sum":
+        return (("sum", (Column(found.column),)),)
+    if function != "avg":
+        raise wrong(
+            f"'{found.name}' is a flow: the model has its running total, not the values of single tuples; {function} needs "
+            f"these: fit {found.name} with --points. Of a flow there are {', '.join(_OF_FLOWS)} over a window",
+            call,
+        )
+    counter = _counter(scope)
+    if counter is None:
+        raise wrong(
+            f"avg({found.name}) is the mean per tuple, and nothing counts the tuples: fit the stream with --flow trades=1, or "
+            f"write sum({found.name}) by the time that you mean",
+            call,
+        )
+    return ("sum", (Column(found.column),)), ("sum", (Column(counter),))
+
+
+def combined(results: Sequence[str]) -> Expression:
+    """Return the value of an aggregate from the results of its parts."""
+    first, *others = (Column(name) for name in results)
+    return Arithmetic("/", first, others[0]) if others else first
+
+
+def check_flow_input(
+    call: exp.Anonymous, node: Node, keys_whole: bool, select: exp.Select, window: WindowExtent | None
+) -> None:
+    """Check that a sum of a flow sees whole keys: what is filtered or joined away would be missing from its totals."""
+    if isinstance(window, Since):
+        raise wrong(
+            f"{source_text(call)} is of a flow, which is added up over windows of a size, [size 5 min], or over each period, "
+            f"[each session 'XNYS']; not {window}",
+            call,
+        )
+    if not keys_whole:
+        raise wrong(
+            f"{source_text(call)} is of a flow, whose total is kept per key: group by all keys, and add up over keys in a query "
+            "around it: select sum(v) from (select …, sum(…) as v … group by all keys)",
+            call,
+        )
+    below = node
+    while isinstance(below, Filter) and columns_of(below.predicate) <= set(below.columns.key_names):
+        below = below.input
+    if isinstance(below, Filter):
+        raise wrong(
+            f"{source_text(call)} is of a flow, whose model has no single tuples that where could choose by value or time: "
+            "filter the tuples before the fit, or choose closing times with where in a query around this one; keys can be "
+            "chosen here",
+            select.args.get("where") or call,
+        )
+    if not isinstance(below, Scan):
+        raise wrong(
+            f"{source_text(call)} is of a flow: it is added up in a query on its stream alone; join its result with others in a "
+            "query around it",
+            call,
+        )
+
+
+def _counter(scope: Scope) -> str | None:
+    """Return the flow that counts the tuples of the stream, if there is one."""
+    flows = (flow for source in scope.sources for flow in source.node.columns.flows)
+    return next((column for column, counts in flows if counts), None)
+
+
+def _counts_all(call: exp.Anonymous) -> bool:
+    """Check whether a count is of all tuples: each has all modelled attributes, as one that lacks any is set aside."""
+    return len(call.expressions) == 1
