@@ -17,7 +17,8 @@ from pulse.language.literals import bound, duration, moment
 from pulse.language.outputs import OutputColumn, Outputs, bind_outputs, check_names
 from pulse.language.scope import Bound, Context, Named, attributes_of
 from pulse.language.sources import bind_from, shared_window
-from pulse.language.syntax import Statement
+from pulse.language.syntax import Statement, TopClause
+from pulse.operators.across.top import Top
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.intersect import Intersect
@@ -41,6 +42,8 @@ def bind_statement(statement: Statement, context: Context) -> Query:
     if statement.args.get("at") is not None:
         plan = as_of(plan, moment(statement.args["at"]))
     every = statement.args.get("every")
+    if statement.args.get("top") is not None:
+        plan = _top(statement.args["top"], plan, every)
     if every is not None and plan.columns.points:
         raise wrong(
             "SAMPLE EVERY asks for values between tuples, and points have none there; leave it out: the answer is then the "
@@ -164,6 +167,29 @@ def _combined(query: exp.Expr, plans: Iterator[Node]) -> Node:
 
 def _column(columns: Columns, name: str) -> str:
     return f"{columns.role(name)} {columns.type_of(name)}"
+
+
+def _top(clause: TopClause, plan: Node, every: exp.Expr | None) -> Node:
+    """Return the plan with only the rows of the largest values at each sampled instant."""
+    name = clause.expression.name
+    modelled = {one.casefold(): one for one in plan.columns.modelled}
+    if name.casefold() not in modelled:
+        raise wrong(
+            f"'{name}' is not a modelled column of the result: name what to rank by in the select list, with as; "
+            f"{known(name, plan.columns.modelled)}",
+            clause.expression,
+        )
+    if plan.columns.points:
+        raise wrong(
+            "points have instants of their own, at which other keys have no value to compare: take a window over them, or fit "
+            "the stream with the truth step or linear",
+            clause,
+        )
+    if every is None and not plan.advances:
+        raise wrong(
+            "TOP is decided at sampled instants: add sample every 60 s, or a window with an advance", clause
+        )
+    return Top(plan, int(clause.this), modelled[name.casefold()], bool(clause.args.get("smallest")))
 
 
 def _errors(statement: Statement, plan: Node) -> tuple[tuple[str | None, ErrorBound | Parameter], ...]:

@@ -1,6 +1,7 @@
 """The grammar of queries::
 
-    statement := [WITH name AS (query), …] query (ERROR WITHIN … | SAMPLE EVERY … | WITH POSSIBLE | moment)*
+    statement := [WITH name AS (query), …] query (top | ERROR WITHIN … | SAMPLE EVERY … | WITH POSSIBLE | moment)*
+    top       := (TOP | BOTTOM) number BY column
     query     := meeting (UNION ALL meeting)*
     meeting   := select (INTERSECT select)*
     select    := SELECT [items] FROM source (JOIN source [ON any])* [WHERE any] [GROUP BY column, …] [HAVING any]
@@ -16,7 +17,7 @@ from __future__ import annotations
 from sqlglot import Token, TokenType, exp
 
 from pulse.language.amounts import Amounts
-from pulse.language.syntax import ErrorWithin, ModelRule, SourceClause, Statement
+from pulse.language.syntax import ErrorWithin, ModelRule, SourceClause, Statement, TopClause
 
 _NOT_HERE = {
     "ORDER": "ORDER BY is not part of the language: results are tables and Spark DataFrames, order them there",
@@ -44,7 +45,7 @@ class Clauses(Amounts):
         query = self._query()
         errors: list[ErrorWithin] = []
         every: exp.Expr | None = None
-        possible, at = False, None
+        possible, at, top = False, None, None
         while self._curr:
             token = self._curr
             if self.take_word("ERROR", "WITHIN"):
@@ -55,14 +56,35 @@ class Clauses(Amounts):
                 every = self._duration("after SAMPLE EVERY")
             elif self.take_word("WITH", "POSSIBLE"):
                 possible = True
+            elif self._top_ahead():
+                if top is not None:
+                    raise self.error("there are two TOP clauses; write one", token)
+                top = self._top()
             elif self._as_of_ahead():
                 if at is not None:
                     raise self.error("there are two AS OF clauses for the whole query; write one", token)
                 at = self._as_of()
             else:
                 raise self._unexpected()
-        made = Statement(this=query, with_=named, errors=errors, every=every, possible=possible, at=at)
+        made = Statement(
+            this=query, with_=named, errors=errors, every=every, possible=possible, at=at, top=top
+        )
         return self.since(made, start)
+
+    def _top_ahead(self, by: int = 0) -> bool:
+        """Check whether TOP or BOTTOM with a number begins here; before anything else it is a name."""
+        return self.word(by) in ("TOP", "BOTTOM") and self.is_type(TokenType.NUMBER, by + 1)
+
+    def _top(self) -> TopClause:
+        start, smallest = self._start(), self.word() == "BOTTOM"
+        self._advance()
+        number = self._curr
+        self._advance()
+        if not number.text.isdecimal() or int(number.text) == 0:
+            raise self.error(f"expected a whole number above 0, got {number.text}", number)
+        self.expect_word("BY", "after the number of keys")
+        by = self.name("an output column to rank by")
+        return self.since(TopClause(this=number.text, expression=by, smallest=smallest), start)
 
     def _unexpected(self, instead: str = "") -> Exception:
         word = self.word()
@@ -76,7 +98,10 @@ class Clauses(Amounts):
             )
         if instead:
             return self.error(f"{instead} {self.here()}")
-        clauses = "join, where, group by, having, union all, intersect, error within, sample every, with possible, as of"
+        clauses = (
+            "join, where, group by, having, union all, intersect, top 10 by, error within, sample every, "
+        )
+        clauses += "with possible, as of"
         return self.error(f"did not expect {self.here()} here; expected one of: {clauses}")
 
     # -- queries --------------------------------------------------------------------------------------------
@@ -106,6 +131,10 @@ class Clauses(Amounts):
             clause = f"{self.word()} {self.word(1)}"
             raise self.error(
                 f"{clause} applies to the whole answer; write it at the end of the outermost query"
+            )
+        if self._top_ahead():
+            raise self.error(
+                f"{self.word()} applies to the whole answer; write it at the end of the outermost query"
             )
         if self._as_of_ahead():
             raise self.error(
@@ -262,7 +291,8 @@ class Clauses(Amounts):
         """Check whether the name here is not an alias but begins a clause."""
         pair = self.word(by), self.word(by + 1)
         return (
-            pair in (("ERROR", "WITHIN"), ("SAMPLE", "EVERY"))
+            self._top_ahead(by)
+            or pair in (("ERROR", "WITHIN"), ("SAMPLE", "EVERY"))
             or (pair[0] in _OUTER and pair[1] in ("JOIN", "OUTER"))
             or self._model_ahead(by)
         )

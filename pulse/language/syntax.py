@@ -71,7 +71,14 @@ class Statement(exp.Expression):
         "every": False,
         "possible": False,
         "at": False,
+        "top": False,
     }
+
+
+class TopClause(exp.Expression):
+    """``TOP 10 BY change`` or ``BOTTOM 10 BY change``: the number as text, an output column, whether the smallest."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True, "smallest": False}
 
 
 class InSession(exp.Expression):

@@ -45,7 +45,7 @@ _UNSUPPORTED = {
     "EXISTS": "EXISTS is not part of the language; join the streams instead",
     "SELECT": "a query here must stand in FROM: from (select …) as name",
 }
-_ENDS = frozenset(("ERROR", "SAMPLE", "WITH", "ON", "OR"))
+_ENDS = frozenset(("ERROR", "SAMPLE", "WITH", "ON", "OR", "TOP", "BOTTOM"))
 MAX_CASES = 60
 """The maximum number of conditions of one CASE: each is a case within the one before, which is walked recursively."""
 MAX_CHAIN = 120

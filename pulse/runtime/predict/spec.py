@@ -13,8 +13,10 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import Column, Expression, transform
 from pulse.core.schema import StreamSchema
+from pulse.operators.across.top import Top
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.node import Node
+from pulse.operators.node import walk as nodes
 from pulse.operators.relational.scan import Scan, change_scans, scans
 from pulse.plan.query import Query
 from pulse.runtime.accents.stream_options import AccentOptions
@@ -59,6 +61,12 @@ class Predictor:
         retentions: Mapping[str, Retention] | None = None,
     ) -> Predictor:
         """Build a predictor from a parsed and bound query, and specs without formulas."""
+        for node in nodes(query.plan):
+            if isinstance(node, Top):
+                raise PredictorError(
+                    f"predict: '{node.clause.lower()}' is decided at sampled instants, and the results of a job are changes of "
+                    "segments; leave it out, or rank what `pulse changes --holds` shows"
+                )
         used = {scan.stream for scan in scans(query.plan)}
         missing = sorted(used - set(specs))
         if missing:
