@@ -32,6 +32,7 @@ _SPLITS = 24  # an edge that is still not straight after so many halvings leaves
 _WKT = re.compile(
     r"\s*(?:SRID=(\d+);)?\s*(MULTI)?(POLYGON|GEOMETRYCOLLECTION|POINT|LINESTRING)\b", re.IGNORECASE
 )
+_ENDINGS = (".geojson", ".json", ".wkt", ".parquet", ".geoparquet")
 _EXPECTED = "expected WKT (POLYGON ((…))), GeoJSON, or a .geojson, .wkt or .parquet file with polygons"
 
 
@@ -65,6 +66,15 @@ def read_area(value: Any, *, name: str, crs: str, in_degrees: bool = False) -> A
     if crs == "":
         return _made(degrees, 0.0, given.label, where)
     return _made(_projected(degrees, crs, where), TOLERANCE, given.label, where)
+
+
+def is_area_file(value: object) -> bool:
+    """Return whether a parameter's value is the path of a file with an area, by its ending.
+
+    >>> is_area_file("harbour.geojson"), is_area_file("POLYGON ((0 0, 1 0, 1 1, 0 0))"), is_area_file(5)
+    (True, False, False)
+    """
+    return isinstance(value, str) and value.lower().endswith(_ENDINGS) and not value.lstrip().startswith("{")
 
 
 # -- parsing ------------------------------------------------------------------------------------------------

@@ -128,6 +128,11 @@ class Node(Parametric):
     """Whether the variants of a sweep share its samples."""
 
     @property
+    def why_not_in_jobs(self) -> str | None:
+        """Return why a job cannot have it in its query; None where it can."""
+        return None
+
+    @property
     def expressions(self) -> tuple[Expression, ...]:
         """Return the expressions that it evaluates on its inputs' rows."""
         return ()

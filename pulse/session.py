@@ -317,10 +317,13 @@ class Session:
         """
         from pulse.runtime.accents.query_units import evolution_of
         from pulse.runtime.results.answer import Answer
+        from pulse.runtime.results.notes import warn_of_units
 
         bound = self._bind(query, streams, {**(parameters or {}), **more}, possible, as_of, version)
+        made = bound.query.bind(bound.parameters)
+        warn_of_units(made.plan)
         return Answer(
-            bound.query.bind(bound.parameters),
+            made,
             bound.paths,
             given=bound.parameters,
             spark=self._spark_if_any(),

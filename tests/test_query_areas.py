@@ -18,6 +18,7 @@ from pulse.datasets.errors import AreaError
 from pulse.language import LanguageError
 from pulse.operators.parameters import ParameterError
 from pulse.runtime.jobs.sinks import read_changes
+from pulse.runtime.jobs.toml import JobError
 from tests.operators.functions.test_area_edges import edges_of, exactly_inside
 from tests.runtime.execution.asking import SECOND, START, local, rows_of, table, tracks, vessels
 from tests.runtime.jobs.running_jobs import final, in_process, object_job, objects, ran
@@ -125,6 +126,29 @@ def test_a_job_foretells_the_entrance(request: pytest.FixtureRequest, tmp_path: 
     if engine == "spark":
         ran(request.getfixturevalue("spark"), job)
         assert final(read_changes(tmp_path / "out"), ("id",), "x") == found
+
+
+def test_files_of_areas_are_found_in_the_folder_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = "POLYGON ((-100 -100, 100 -100, 100 100, -100 100, -100 -100))"
+    folder, elsewhere = tmp_path / "job", tmp_path / "elsewhere"
+    objects(folder / "in")
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    text = THERE.replace("V", "O")
+    with pytest.raises(JobError, match=r"\[parameters\] area: .*there is no .*job/harbour.wkt$"):
+        object_job(folder, text, "O", parameters={"area": "harbour.wkt"})
+    (elsewhere / "harbour.wkt").write_text(box)
+    with pytest.raises(
+        JobError, match=r"there is no .*job/harbour.wkt, though the working directory .*elsewhere has one"
+    ):
+        object_job(folder, text, "O", parameters={"area": "harbour.wkt"})
+    (folder / "harbour.wkt").write_text(box)
+    found = in_process(object_job(folder, text, "O", parameters={"area": "harbour.wkt"}))
+    given = in_process(object_job(folder, text, "O", parameters={"area": box}))
+    assert found.num_rows > 5
+    assert found.equals(given)
 
 
 def test_a_sweep_tries_several_areas() -> None:

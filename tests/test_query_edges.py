@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pulse
-from pulse.core.errors import PulseError
+from pulse.core.errors import PulseError, UnitsWarning
 from tests.truth.small import START, START_AT, ask, boats, fitted, pieces, samples
 
 LINE = [("a", 0, 0.0), ("a", 10, 10.0)]
@@ -499,13 +499,24 @@ def test_a_distance_of_degrees_is_refused_with_what_to_do(names: str) -> None:
     renamed = (
         f"select id from (select id, {a} as x, {b} as y from S) as R where distance(x, y, 54.1, 12.1) < 0.05"
     )
-    assert pieces(ask(renamed, S=S), "id") == [(1, 0.0, 5.0)]
+    with pytest.warns(UnitsWarning, match="degrees, not metres"):
+        assert pieces(ask(renamed, S=S), "id") == [(1, 0.0, 5.0)]
+
+
+@pytest.mark.parametrize("function", ["speed", "course"])
+def test_motions_of_degrees_are_refused(function: str) -> None:
+    S = fitted(DEGREES, "id t lat lon")
+    with pytest.raises(
+        PulseError, match=f"line 1, column 12: {function} is of positions in a plane, and 'lon' and 'lat'"
+    ):
+        ask(f"select id, {function}(lon, lat, 1 s) as v from S", S=S)
 
 
 def test_a_distance_of_degrees_that_is_spelled_out_is_noted() -> None:
     S = fitted(DEGREES, "id t lat lon")
     text = "select id from S where sqrt(pow(lat - 54.1, 2) + pow(lon - 12.1, 2)) < 500"
-    (note,) = ask(text, S=S).notes
+    with pytest.warns(UnitsWarning, match="degrees, not metres"):
+        (note,) = ask(text, S=S).notes
     assert "degrees, not metres" in note
     assert ask("select id from S where lat < 54.15 and lon < 13", S=S).notes == ()
     assert ask(text.replace("lat", "x").replace("lon", "y"), S=fitted(DEGREES, "id t x y")).notes == ()

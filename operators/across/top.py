@@ -63,6 +63,13 @@ class Top(Unary):
     def is_partial(self) -> bool:  # type: ignore[override]
         return self.phase == "partial"
 
+    @property
+    def why_not_in_jobs(self) -> str:
+        return (
+            f"'{self.clause.lower()}' is decided at sampled instants, and the results of a job are changes of segments; leave it "
+            "out, or rank what `pulse changes --holds` shows"
+        )
+
     def segments(self, run: PlanEvaluation, possible: bool) -> Relation:
         self._refuse("its answer is tuples", "ask for tuples, as `pulse query` and .tuples() do")
 

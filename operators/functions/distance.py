@@ -88,7 +88,7 @@ class _OfPositions(ScalarFunction):
 
     def objection(self, names: Sequence[str]) -> str | None:
         for pair in (names[:2], names[2:]):
-            if _in_degrees(*pair):
+            if in_degrees(*pair):
                 return (
                     f"{self.name} measures in a plane, in the units of its columns, and '{pair[0]}' and '{pair[1]}' are degrees: "
                     "500 would be 500 degrees, and one of longitude is shorter than one of latitude. Fit positions in metres: "
@@ -98,7 +98,7 @@ class _OfPositions(ScalarFunction):
         return None
 
     def caution(self, names: Sequence[str]) -> str | None:
-        if not (_in_degrees(*names[:2]) or _in_degrees(*names[2:])):
+        if not (in_degrees(*names[:2]) or in_degrees(*names[2:])):
             return None
         return (
             "a distance in the units of its columns, which are degrees, not metres; --format ais projects positions to "
@@ -344,12 +344,12 @@ _LATITUDE = frozenset(("lat", "latitude"))
 _LONGITUDE = frozenset(("lon", "long", "lng", "longitude"))
 
 
-def _in_degrees(one: str, other: str) -> bool:
+def in_degrees(one: str, other: str) -> bool:
     """Check whether two columns are named latitude and longitude, in either order, in one of the usual ways.
 
-    >>> _in_degrees("lat", "lon"), _in_degrees("Longitude", "Latitude"), _in_degrees("pos_lat_deg", "pos_lon_deg")
+    >>> in_degrees("lat", "lon"), in_degrees("Longitude", "Latitude"), in_degrees("pos_lat_deg", "pos_lon_deg")
     (True, True, True)
-    >>> _in_degrees("x", "y"), _in_degrees("lat", "alt"), _in_degrees("plateau", "belong")
+    >>> in_degrees("x", "y"), in_degrees("lat", "alt"), in_degrees("plateau", "belong")
     (False, False, False)
     """
     first, second = (set(re.split(r"[\W_\d]+", name.casefold())) for name in (one, other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,10 @@ _PROGRAM = ("pulse", "pulse.exe", "cli.py")
 
 
 def session(master: str, engine: str) -> Session:
-    """Create a session for a command."""
+    """Create a session for a command, which prints the notes on an answer itself, warnings of units among them."""
+    from pulse.core.errors import UnitsWarning
+
+    warnings.simplefilter("ignore", UnitsWarning)
     if engine == "local":
         leave_pandas_out()
     from pulse.session import Session

@@ -129,3 +129,7 @@ def check_once(name: str, available: Iterable[str], where: str) -> None:
         raise AmbiguousColumnError(
             f"{where}: {count} columns are called '{name}', which is ambiguous; rename all but one"
         )
+
+
+class UnitsWarning(UserWarning):
+    """A query's values are probably in other units than it assumes."""

@@ -31,6 +31,7 @@ from pulse.language.literals import duration, instant, number
 from pulse.language.scope import Attribute, Scope, refuse_flow
 from pulse.language.syntax import InSession
 from pulse.operators.functions.base import ScalarFunction
+from pulse.operators.functions.distance import in_degrees
 from pulse.operators.functions.of_time import OF_TIME
 from pulse.operators.functions.registry import SCALARS, function_rules
 from pulse.operators.node import Duration
@@ -333,6 +334,7 @@ class Binder:
         self._arity(node, rules.arity + 1)
         *values, ago = node.expressions
         by = duration(ago)
+        self._check_units(node, [one.name for one in map(bare, values) if isinstance(one, exp.Column)])
         if rules.averages:
             argument = Averaged(self.scope, str(node.this)).number(values[0])
             return Column(self.scope.averaged[argument, by])
@@ -340,6 +342,16 @@ class Binder:
         earlier = Earlier(self.scope, by, str(node.this))
         seconds = by if isinstance(by, Parameter) else Constant(by / 1e6)
         return rules.expanded(now, tuple(earlier.number(one) for one in values), seconds)
+
+    def _check_units(self, node: exp.Anonymous, names: list[str]) -> None:
+        """Refuse a function of positions whose columns are degrees by their names."""
+        if len(names) == 2 and in_degrees(*names):
+            raise wrong(
+                f"{node.this} is of positions in a plane, and '{names[0]}' and '{names[1]}' are degrees, of which one of "
+                "longitude is shorter than one of latitude. Fit positions in metres: --format ais projects them to x and y. If degrees are "
+                "meant, give them other names: (select lon as x, lat as y from …)",
+                node,
+            )
 
     def _derivative(self, node: exp.Anonymous) -> Expression:
         """Bind the derivative of an attribute of a MODEL clause."""

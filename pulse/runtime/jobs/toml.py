@@ -31,6 +31,7 @@ from typing import Any, get_args
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
+from pulse.datasets.areas import is_area_file
 from pulse.operators.inversion import split_heuristics
 from pulse.runtime.accents.declared_options import DeclaredKeysError, Keys, declared_keys
 from pulse.runtime.jobs.secrets import check_secrets
@@ -77,7 +78,7 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
         Job,
         streams=streams,
         sink=_sink(JobTable(where, "sink", top.table("sink"), SinkJob), folder),
-        parameters=top.table("parameters"),
+        parameters=_parameters(top.table("parameters"), where, folder),
         lateness=top.duration("lateness", watermark),
         trigger=top.duration("trigger"),
         spark=spark,
@@ -207,6 +208,27 @@ def _query(given: str, where: str, folder: Path) -> str:
         return (folder / given[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise JobError(f"{where}: query: cannot read {given}: {e}") from None
+
+
+def _parameters(given: Mapping[str, Any], where: str, folder: Path) -> dict[str, Any]:
+    """Resolve parameters that name files of areas from the job's folder."""
+    return {
+        name: _area_file(value, f"{where}: [parameters] {name}", folder) if is_area_file(value) else value
+        for name, value in given.items()
+    }
+
+
+def _area_file(given: str, where: str, folder: Path) -> str:
+    found = (folder / given).absolute()
+    if not found.is_file():
+        besides = ""
+        if Path(given).is_file():
+            besides = f", though the working directory {Path.cwd()} has one: move it, or write its full path"
+        raise JobError(
+            f"{where}: expected the file of an area in the job's folder, from which paths are resolved: there is no {found}"
+            f"{besides}"
+        )
+    return str(found)
 
 
 def _path(given: str | None, folder: Path) -> str | None:

@@ -13,7 +13,6 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import Column, Expression, transform
 from pulse.core.schema import StreamSchema
-from pulse.operators.across.top import Top
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.node import Node
 from pulse.operators.node import walk as nodes
@@ -62,11 +61,8 @@ class Predictor:
     ) -> Predictor:
         """Build a predictor from a parsed and bound query, and specs without formulas."""
         for node in nodes(query.plan):
-            if isinstance(node, Top):
-                raise PredictorError(
-                    f"predict: '{node.clause.lower()}' is decided at sampled instants, and the results of a job are changes of "
-                    "segments; leave it out, or rank what `pulse changes --holds` shows"
-                )
+            if node.why_not_in_jobs is not None:
+                raise PredictorError(f"predict: {node.why_not_in_jobs}")
         used = {scan.stream for scan in scans(query.plan)}
         missing = sorted(used - set(specs))
         if missing:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from pulse.core.errors import UnitsWarning
 from pulse.core.expression import Column, Expression, Function, walk
 from pulse.core.time import format_instant
 from pulse.operators.functions.registry import rules_of
@@ -16,6 +18,8 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.bound_plan import at_versions
 from pulse.store.model_ref import ModelRef
+
+_OF_DEGREES = ("lat", "lon", "lng")
 
 
 def notes_of(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[str, ...]:
@@ -31,7 +35,7 @@ def notes_of(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[str, ..
         for scan in scans(at.plan)
         if (instant := found[scan.stream].as_of) is not None
     }
-    return (*(as_of_note(stream, instant) for stream, instant in sorted(dated)), *_cautions(plan))
+    return (*(as_of_note(stream, instant) for stream, instant in sorted(dated)), *cautions(plan))
 
 
 def as_of_note(stream: str, instant: int) -> str:
@@ -43,7 +47,15 @@ def as_of_note(stream: str, instant: int) -> str:
     )
 
 
-def _cautions(plan: Node) -> tuple[str, ...]:
+def warn_of_units(plan: Node) -> None:
+    """Warn about functions of positions that are degrees by their names."""
+    named = (name.rpartition(".")[2] for scan in scans(plan) for name in scan.columns.modelled)
+    if any(name.casefold().startswith(_OF_DEGREES) for name in named):
+        for caution in cautions(plan):
+            warnings.warn(f"query: {caution}", UnitsWarning, stacklevel=3)  # where Session.sql was called
+
+
+def cautions(plan: Node) -> tuple[str, ...]:
     """Return what functions have to say on their arguments, such as a distance of columns named latitude and longitude."""
     calls = (
         one
