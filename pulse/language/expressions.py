@@ -348,8 +348,8 @@ class Binder:
         if len(names) == 2 and in_degrees(*names):
             raise wrong(
                 f"{node.this} is of positions in a plane, and '{names[0]}' and '{names[1]}' are degrees, of which one of "
-                "longitude is shorter than one of latitude. Fit positions in metres: --format ais projects them to x and y. If degrees are "
-                "meant, give them other names: (select lon as x, lat as y from …)",
+                "longitude is shorter than one of latitude. Fit positions in metres: --format ais projects them to x and y. If "
+                "degrees are meant, give them other names: (select lon as x, lat as y from …)",
                 node,
             )
 

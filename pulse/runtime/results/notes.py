@@ -50,7 +50,7 @@ def as_of_note(stream: str, instant: int) -> str:
 def warn_of_units(plan: Node) -> None:
     """Warn about functions of positions that are degrees by their names."""
     named = (name.rpartition(".")[2] for scan in scans(plan) for name in scan.columns.modelled)
-    if any(name.casefold().startswith(_OF_DEGREES) for name in named):
+    if any(part in name.casefold() for name in named for part in _OF_DEGREES):
         for caution in cautions(plan):
             warnings.warn(f"query: {caution}", UnitsWarning, stacklevel=3)  # where Session.sql was called
 
