@@ -38,6 +38,7 @@ from pulse.operators.node import Node, plan_node
 from pulse.operators.reach import Reach
 from pulse.operators.windows.base import WindowFunction, present
 from pulse.operators.windows.flow import WHOLE_KEY, FlowOfPeriods
+from pulse.operators.windows.flow_ratio import RatioOfPeriods
 from pulse.operators.windows.functions import OVER_TUPLES
 from pulse.operators.windows.incremental_window import IncrementalWindow
 from pulse.operators.windows.period_spans import Spans, spans_by
@@ -218,9 +219,17 @@ class CalendarWindow(Window):
     periods: Periods = field(kw_only=True)
 
     @classmethod
-    def of(cls, input: Node, function: str, argument: str, output: str, periods: Periods) -> CalendarWindow:
+    def of(
+        cls,
+        input: Node,
+        function: str,
+        argument: str,
+        output: str,
+        periods: Periods,
+        other: str | None = None,
+    ) -> CalendarWindow:
         """Return the aggregate over each of the periods."""
-        return cls(input, function, argument, output, periods.longest, None, periods=periods)
+        return cls(input, function, argument, output, periods.longest, None, other, periods=periods)
 
     @cached_property
     def columns(self) -> Columns:
@@ -233,10 +242,11 @@ class CalendarWindow(Window):
 
     @property
     def operator(self) -> WindowFunction:
-        kind = FlowOfPeriods if self.is_of_flow else PeriodAggregate
-        return kind(
-            self.function, self.argument, self.output, self.periods.longest, None, periods=self.periods
-        )
+        kind: type[PeriodAggregate | FlowOfPeriods] = PeriodAggregate
+        if self.is_of_flow:
+            kind = FlowOfPeriods if self.other is None else RatioOfPeriods
+        of = self.function, self.argument, self.output, self.periods.longest, None, self.other
+        return kind(*of, periods=self.periods)
 
     def content(self, run: PlanEvaluation, possible: bool) -> Relation:
         return run.segments(self.input, True)

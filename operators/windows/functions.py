@@ -8,6 +8,7 @@ from pulse.operators.windows.deviation import Deviation
 from pulse.operators.windows.ends import End, TupleEnd
 from pulse.operators.windows.extremum import Extremum
 from pulse.operators.windows.flow import FlowSum
+from pulse.operators.windows.flow_ratio import RATIO, FlowRatio
 from pulse.operators.windows.integral import Integral
 from pulse.operators.windows.tuple_window import PointWindow
 
@@ -27,8 +28,8 @@ OVER_TUPLES: dict[str, type[WindowFunction]] = {
     **dict.fromkeys(("first", "last"), TupleEnd),
 }
 
-OVER_FLOWS: dict[str, type[WindowFunction]] = {"sum": FlowSum}
-"""Functions of running totals."""
+OVER_FLOWS: dict[str, type[WindowFunction]] = {"sum": FlowSum, RATIO: FlowRatio}
+"""Functions of running totals; a ratio is written as the quotient of two sums."""
 
 OF_CONDITIONS: dict[str, str] = {"duration": "sum"}
 """Functions of a condition, each as a function of the value that is 1 where the condition holds and 0 where it does not.

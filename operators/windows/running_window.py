@@ -221,9 +221,17 @@ class RunningWindow(CalendarWindow):
     """``function`` of ``argument`` per key from the opening of each period up to each instant."""
 
     @classmethod
-    def of(cls, input: Node, function: str, argument: str, output: str, periods: Periods) -> RunningWindow:
+    def of(
+        cls,
+        input: Node,
+        function: str,
+        argument: str,
+        output: str,
+        periods: Periods,
+        other: str | None = None,
+    ) -> RunningWindow:
         """Return the aggregate since the opening of each of the periods."""
-        return cls(input, function, argument, output, periods.longest, None, periods=periods)
+        return cls(input, function, argument, output, periods.longest, None, other, periods=periods)
 
     # -- evaluation -----------------------------------------------------------------------------------------
 

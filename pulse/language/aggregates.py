@@ -18,7 +18,7 @@ from pulse.core.expression import Case, Column, Constant, Expression
 from pulse.core.schema import Role
 from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
-from pulse.language.flows import Part, check_flow_input, combined, flow_parts
+from pulse.language.flows import Part, check_flow_input, flow_part, quotient_of_flows
 from pulse.language.outputs import readable_name
 from pulse.language.scope import Attribute, Scope, WindowExtent
 from pulse.operators.across.across import Across
@@ -56,7 +56,7 @@ def bind_aggregates(
     select: exp.Select, node: Node, scope: Scope, window: WindowExtent | None
 ) -> tuple[Node, Binder]:
     """Return the plan of all aggregates, and the binder for expressions over them."""
-    found = _calls(select)
+    found = _calls(select, scope)
     if not found:
         where = select.args.get("having") or select.args["group"]
         raise wrong(
@@ -68,7 +68,7 @@ def bind_aggregates(
     labels = node.equal_keys()
     whole = {labels[key] for key in keys} >= set(labels.values())
     for call in found:
-        if flow_parts(call, scope) is not None:
+        if flow_part(call, scope) is not None:
             check_flow_input(call, node, whole, select, window)
             continue
         _check_count(call, scope, node)
@@ -87,14 +87,16 @@ def bind_aggregates(
     return _joined(parts, calls), _Grouped(scope, calls, keys, labels)
 
 
-def _calls(select: exp.Select) -> list[exp.Anonymous]:
-    """Return the outermost calls of aggregates in the select list and HAVING, in order."""
+def _calls(select: exp.Select, scope: Scope | None = None) -> list[exp.Anonymous]:
+    """Return the outermost calls of aggregates in the select list and HAVING, in order; with a scope also quotients of flows."""
     roots = [*select.expressions, *([select.args["having"]] if select.args.get("having") else [])]
     found: list[exp.Anonymous] = []
     stack = list(reversed(roots))
     while stack:
         node = stack.pop()
-        if isinstance(node, exp.Anonymous) and is_aggregate(node):
+        if (isinstance(node, exp.Anonymous) and is_aggregate(node)) or (
+            scope is not None and quotient_of_flows(node, scope) is not None
+        ):
             found.append(node)
         else:
             stack.extend(reversed(list(node.iter_expressions())))
@@ -152,7 +154,8 @@ def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[C
     """Return distinct calls, their results named so that no two columns of the plan share a name."""
     calls: dict[tuple[str, tuple[Expression, ...]], Call] = {}
     taken = {*node.columns.names, node.columns.time}
-    for call, pair in [(one, part) for one in found for part in _parts(one, scope)]:
+    for call in found:
+        pair = _part(call, scope)
         if pair not in calls:
             name = base = readable_name(call, scope)
             for number in range(2, len(found) + len(taken) + 3):
@@ -164,9 +167,9 @@ def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[C
     return list(calls.values())
 
 
-def _parts(call: exp.Anonymous, scope: Scope) -> tuple[Part, ...]:
-    """Return what is computed for a call: itself, or sums of flows."""
-    return flow_parts(call, scope) or (_function_and_arguments(call, scope),)
+def _part(call: exp.Anonymous, scope: Scope) -> Part:
+    """Return what is computed for a call: itself, or a function of flows."""
+    return flow_part(call, scope) or _function_and_arguments(call, scope)
 
 
 def _function_and_arguments(call: exp.Anonymous, scope: Scope) -> tuple[str, tuple[Expression, ...]]:
@@ -280,7 +283,7 @@ def _aggregated(
         function = EACH if window is not None and base.columns.points else call.function
         base, arguments = Across(base, function, arguments[0], call.output, across), [call.output]
     if isinstance(window, Periods):
-        return CalendarWindow.of(base, call.function, arguments[0], call.output, window)
+        return CalendarWindow.of(base, call.function, arguments[0], call.output, window, *arguments[1:])
     if isinstance(window, Since):
         return RunningWindow.of(base, call.function, arguments[0], call.output, window.periods)
     if window is not None:
@@ -322,7 +325,11 @@ class _Grouped(Binder):
         self._labels = labels
 
     def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
-        return combined([self._calls[part] for part in _parts(node, self.scope)]), NUMBER
+        return Column(self._calls[_part(node, self.scope)]), NUMBER
+
+    def value(self, node: exp.Expr) -> tuple[Expression, str]:
+        ratio = quotient_of_flows(node, self.scope)
+        return super().value(node) if ratio is None else (Column(self._calls[ratio]), NUMBER)
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
         found = self.scope.resolve(node)

@@ -2,26 +2,25 @@
 
 The model of a flow is a running total, so a sum is a difference of two values of it::
 
-    sum(size)      sum of the flow            count(*)    sum of the flow that is 1 (--flow trades=1)
-    avg(size)      sum(size) / count(*)
+    sum(size)      sum of the flow            count(*)                     sum of the flow that is 1 (--flow trades=1)
+    avg(size)      sum(size) / count(*)       sum(notional) / sum(size)    one function, without a result where it is undefined
 
 Everything else that a query could say about a flow is refused, by name and with what to write instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlglot import exp
 
 from pulse.core.calendar import Since
-from pulse.core.expression import Arithmetic, Column, Expression, columns_of
+from pulse.core.expression import Column, Expression, columns_of
 from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import bare
 from pulse.language.scope import Attribute, Scope, WindowExtent
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.scan import Scan
+from pulse.operators.windows.flow_ratio import RATIO
 
 Part = tuple[str, tuple[Expression, ...]]
 """A function, and its arguments."""
@@ -29,19 +28,19 @@ Part = tuple[str, tuple[Expression, ...]]
 _OF_FLOWS = ("sum", "avg", "count")
 
 
-def flow_parts(call: exp.Anonymous, scope: Scope) -> tuple[Part, ...] | None:
-    """Return the sums of flows that an aggregate is made of: one, or the two whose quotient it is; None if it is of no flow."""
+def flow_part(call: exp.Expr, scope: Scope) -> Part | None:
+    """Return the function of flows that computes an aggregate, or a quotient of two sums; None if it is of no flow."""
+    if not isinstance(call, exp.Anonymous):
+        return quotient_of_flows(call, scope)
     function = str(call.this)
     if function == "count":
         counter = _counter(scope)
-        return None if counter is None or not _counts_all(call) else (("sum", (Column(counter),)),)
-    if len(call.expressions) != 1 or not isinstance(argument := bare(call.expressions[0]), exp.Column):
-        return None
-    found = scope.resolve(argument)
-    if not isinstance(found, Attribute) or not found.flow:
+        return None if counter is None or len(call.expressions) != 1 else ("sum", (Column(counter),))
+    found = _flow(call, scope)
+    if found is None:
         return None
     if function == "sum":
-        return (("sum", (Column(found.column),)),)
+        return "sum", (Column(found.column),)
     if function != "avg":
         raise wrong(
             f"'{found.name}' is a flow: the model has its running total, not the values of single tuples; {function} needs "
@@ -55,17 +54,34 @@ def flow_parts(call: exp.Anonymous, scope: Scope) -> tuple[Part, ...] | None:
             f"write sum({found.name}) by the time that you mean",
             call,
         )
-    return ("sum", (Column(found.column),)), ("sum", (Column(counter),))
+    return RATIO, (Column(found.column), Column(counter))
 
 
-def combined(results: Sequence[str]) -> Expression:
-    """Return the value of an aggregate from the results of its parts."""
-    first, *others = (Column(name) for name in results)
-    return Arithmetic("/", first, others[0]) if others else first
+def quotient_of_flows(node: exp.Expr, scope: Scope) -> Part | None:
+    """Return the ratio that a quotient of two sums of flows is; None for everything else."""
+    if not isinstance(node, exp.Div):
+        return None
+    sums = []
+    for side in (bare(node.this), bare(node.expression)):
+        if not isinstance(side, exp.Anonymous) or side.this not in ("sum", "count"):
+            return None
+        part = flow_part(side, scope)
+        if part is None:
+            return None
+        sums.append(part[1][0])
+    return RATIO, tuple(sums)
+
+
+def _flow(call: exp.Anonymous, scope: Scope) -> Attribute | None:
+    """Return the flow that is the only argument of a call."""
+    if len(call.expressions) != 1 or not isinstance(argument := bare(call.expressions[0]), exp.Column):
+        return None
+    found = scope.resolve(argument)
+    return found if isinstance(found, Attribute) and found.flow else None
 
 
 def check_flow_input(
-    call: exp.Anonymous, node: Node, keys_whole: bool, select: exp.Select, window: WindowExtent | None
+    call: exp.Expr, node: Node, keys_whole: bool, select: exp.Select, window: WindowExtent | None
 ) -> None:
     """Check that a sum of a flow sees whole keys: what is filtered or joined away would be missing from its totals."""
     if isinstance(window, Since):
@@ -102,8 +118,3 @@ def _counter(scope: Scope) -> str | None:
     """Return the flow that counts the tuples of the stream, if there is one."""
     flows = (flow for source in scope.sources for flow in source.node.columns.flows)
     return next((column for column, counts in flows if counts), None)
-
-
-def _counts_all(call: exp.Anonymous) -> bool:
-    """Check whether a count is of all tuples: each has all modelled attributes, as one that lacks any is set aside."""
-    return len(call.expressions) == 1
