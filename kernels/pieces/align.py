@@ -12,9 +12,9 @@ One pass with a pointer per function, O(F) for each cell. Instants are compared 
 tolerance does not become a cell: the next adjacent cell starts where the sliver starts, or, if there is none, the
 preceding cell ends where the sliver ends. So no number of consecutive slivers opens a hole.
 
-A cell uses the reference of its latest-starting piece (of the first function, when several start
-together), so its ``lo`` is that piece's own, unchanged. A **point** (``lo == hi``, semantics 1.2) that lies
-in the other functions' half-open ranges makes a point cell about its own reference; a range that starts at
+A cell uses the reference of its latest-starting piece (when several start together, of the one that keeps closest to its
+reference, which is the steepest as a rule), so its ``lo`` is that piece's own, unchanged. A **point** (``lo == hi``, semantics
+1.2) that lies in the other functions' half-open ranges makes a point cell about its own reference; a range that starts at
 that instant contains the point, one that ends there does not. Where a function has a point and a range that
 starts at it, the point comes first.
 """
@@ -78,6 +78,12 @@ def _skip_ended(pieces, begin, end, now_ref, now):
 
 
 @device
+def _farthest(lo, hi, p):
+    """Return how far piece ``p`` reaches from its reference."""
+    return max(abs(lo[p]), abs(hi[p]))
+
+
+@device
 def _look(pieces, bounds, cursor, now_ref, now, row):
     """Describe the instant ``now`` as ``(present, latest, point, event, at_end)``.
 
@@ -98,7 +104,8 @@ def _look(pieces, bounds, cursor, now_ref, now, row):
         if not starts_later:
             row[f] = p
             present += 1
-            if latest < 0 or gap(ref[latest], lo[latest], ref[p], lo[p]) > 0.0:
+            apart = 1.0 if latest < 0 else gap(ref[latest], lo[latest], ref[p], lo[p])
+            if apart > 0.0 or (apart == 0.0 and _farthest(lo, hi, p) < _farthest(lo, hi, latest)):
                 latest = p
             if lo[p] == hi[p]:
                 if point < 0:
@@ -239,7 +246,8 @@ def _align_two(a, b, span_a, span_b, out, m):
     while i < span_a[1] and j < span_b[1]:
         # The cell starts with the later start and ends with the earlier end.
         base, start = ref_a[i], lo_a[i]
-        if gap(base, start, ref_b[j], lo_b[j]) > 0.0:
+        later_b = gap(base, start, ref_b[j], lo_b[j])
+        if later_b > 0.0 or (later_b == 0.0 and _farthest(lo_b, hi_b, j) < _farthest(lo_a, hi_a, i)):
             base, start = ref_b[j], lo_b[j]
         end_ref, end = ref_a[i], hi_a[i]
         left = gap(end_ref, end, ref_b[j], hi_b[j])

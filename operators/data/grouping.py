@@ -47,14 +47,16 @@ def columns_by(before: Columns, by: Sequence[str], modelled: tuple[str, ...]) ->
     return Columns(key, modelled, (), before.time, before.points)
 
 
-def about_own_start(ref: IntArray, lo: FloatArray, hi: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Move ranges that lie far from their reference, relative to their length, to a reference at their own start.
+def about_own_start(
+    ref: IntArray, lo: FloatArray, hi: FloatArray, *, all_rows: bool = False
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Move ranges that lie far from their reference, relative to their length, or all, to a reference at their own start.
 
     Sums and products about a far reference have terms that nearly cancel. Ends that are whole microseconds except for the
     rounding of a far offset become exact, so that no hole opens beside a neighbour that was not moved.
     """
     reach = np.maximum(np.abs(lo), np.abs(hi))
-    far = (reach > FAR * (hi - lo)) & (reach > GRAIN * FAR)
+    far = np.abs(lo) > GRAIN if all_rows else (reach > FAR * (hi - lo)) & (reach > GRAIN * FAR)
     if not far.any():
         return ref, lo, hi
     slack = 0.5 * GRAIN + _ULPS * reach  # aligning may have used the other half of a grain

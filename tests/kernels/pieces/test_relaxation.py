@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -10,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.pieces.relaxation import relax
+from pulse.kernels.pieces.relaxation import Relaxed, first_counted
+from pulse.kernels.pieces.relaxation import relax as relax_since
+
+
+def relax(runs: Any, lo: Any, hi: Any, c: Any, err: Any, tau: float) -> Relaxed:
+    """Each run from its first piece on."""
+    none = np.zeros(len(lo))
+    since = np.repeat(runs[:-1], np.diff(runs))
+    return relax_since(runs, since, lo, hi, c, (err, none, none), none > 0.0, tau)
 
 
 def naive(
@@ -84,3 +93,56 @@ def test_degenerate_input() -> None:
     for tau in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(ValueError, match="tau: expected a number of seconds above 0"):
             relax(np.array([0]), np.zeros(0), np.zeros(0), np.zeros((0, 2)), np.zeros(0), tau)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.booleans()), min_size=1, max_size=20),
+    st.integers(-1000, 1000),
+    st.integers(1, 40),
+    st.integers(0, 4),
+)
+def test_the_first_piece_that_counts(
+    rows: list[tuple[int, bool]], begin: int, block: int, blocks: int
+) -> None:
+    start = begin + np.cumsum([0, *(length for length, _ in rows[:-1])])
+    end = start + np.array([length for length, _ in rows])
+    runs = [0, *(i for i, (_, cut) in enumerate(rows) if cut and i), len(rows)]
+    found = first_counted(np.array(runs), start, end, block, blocks)
+    for a, b in pairwise(runs):
+        for i in range(a, b):
+            opened = (int(start[i]) // block - blocks) * block
+            assert found[i] == next(j for j in range(a, i + 1) if j == i or end[j] > opened)
+
+
+@given(st.lists(pieces, min_size=3, max_size=12), st.floats(1e-3, 1e3), st.integers(1, 2))
+def test_results_depend_on_the_pieces_that_count_alone(
+    rows: list[tuple[float, float, list[float], float]], tau: float, left_out: int
+) -> None:
+    lo = np.array([a for a, _, _, _ in rows])
+    hi = np.array([a + length for a, length, _, _ in rows])
+    c, err = np.array([one for *_, one, _ in rows]), np.array([one for *_, one in rows])
+    n = len(rows)
+    since = np.maximum(np.arange(n) - 2, 0)
+    fresh = np.arange(n) % 5 == 4
+    marks = np.arange(n) % 3 * 1.0
+    whole = relax_since(np.array([0, n]), since, lo, hi, c, (err, err, marks), fresh, tau)
+    k = left_out
+    limits = err[k:], err[k:], marks[k:]
+    part = relax_since(
+        np.array([0, n - k]), np.maximum(since[k:] - k, 0), lo[k:], hi[k:], c[k:], limits, fresh[k:], tau
+    )
+    for mine, theirs in zip(part, whole, strict=True):
+        assert np.array_equal(mine[2:], theirs[k + 2 :], equal_nan=True)
+    for i in range(n):
+        used = range(max((j for j in range(since[i], i + 1) if fresh[j]), default=since[i]), i + 1)
+        assert whole.drift[i] == max(err[j] for j in used)
+        assert whole.least[i] == min(marks[j] for j in used)
+        if fresh[i]:
+            assert (whole.transient[i], whole.error[i], whole.kept[i]) == (0.0, err[i], err[i])
+
+
+def test_blocks_are_checked() -> None:
+    none = np.zeros(0, np.int64)
+    for block, blocks in ((0, 1), (-5, 1), (5, -1)):
+        with pytest.raises(ValueError, match="expected a block of at least 1 microsecond"):
+            first_counted(np.array([0]), none, none, block, blocks)

@@ -93,8 +93,8 @@ def test_what_is_reported_of_closing_times_is_what_the_query_gives(name: str, lo
         for stream, regions in batch.items():
             rows[stream] = applied(rows[stream], regions)
         after = by_instant(own_tuples(query, rows, every), query)
-        # The bound of a product is one for a range, or one for an instant; that of a moving average depends on where it starts.
-        exact = mode == "upstream" and name not in ("project", "moving average")
+        # The bound of a product is one for a range, or one for an instant.
+        exact = mode == "upstream" and name != "project"
         check_changes(before, after, reported, exact_bounds=exact)
         before = after
 

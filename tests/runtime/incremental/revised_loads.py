@@ -35,6 +35,7 @@ QUERIES = {
     "ends": "select id, last(x) - first(x) as d from S[size 2 advance 1] where x > 1",
     "change": "select id, x - lag(x, 2 s) as d from S where x > lag(x, 2 s)",
     "moving average": "select id, ema(x, 50 ms) - ema(y, 20 ms) as d from S",
+    "short and long averages": "select id, ema(x, 4 ms) as a, ema(x + y, 6 ms) as b, ema(y, 2 s) as c from S",
     "case": "select id, case when x > 1 then greatest(x, y) else sign(y) end as d from S",
     "rate of a window": "select id, rate(a, 1 s) as r from (select id, avg(x) as a from S[size 2 advance 1]) as W",
     "minimum": "select id, min(x) as a from S[size 2 advance 1]",

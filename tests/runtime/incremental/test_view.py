@@ -43,8 +43,7 @@ from tests.runtime.incremental.revised_loads import (
 
 MODES = ("upstream", "downstream", "adaptive")
 # An aggregate across keys whose members are uncertain has one bound per cell, and the cells of earlier results may be wider.
-# A moving average is approximated on pieces that depend on where it starts: what changed by less than rounding keeps its own.
-BOUND_PER_CELL = ("mean of a filter", "moving average")
+BOUND_PER_CELL = ("mean of a filter",)
 few = settings(max_examples=min(15, settings.default.max_examples if settings.default else 15))
 """Every query is a test of its own, and every example several runs from scratch."""
 
