@@ -144,6 +144,7 @@ class Session:
         accents: Any = None,
         splits: str | os.PathLike[str] | None = None,
         where: str | None = None,
+        max_speed: str | None = None,
     ) -> Model:
         """Fit a model to a stream once, to query it many times.
 
@@ -184,6 +185,8 @@ class Session:
         splits : table of stock splits, from which accents are made
         where : condition on any columns of the data, ``"venue = 'N' and size > 0"``; rows for which it is not true are left out
             They are counted as filtered. Data appended to a model is filtered as the model's own was.
+        max_speed : speed, ``"60 kn"``, ``"30 m/s"``, ``"110 km/h"``; default any
+            Positions (x and y in metres, or lat and lon) that cannot be reached from their key's last kept one are set aside.
         """
         from pulse.operators.fit.spec import FitSpec
         from pulse.runtime.fit.inputs import FitEngine
@@ -212,7 +215,13 @@ class Session:
             chosen = request.bounds_for(for_query, stream, dict(parameters or {}), gap)
             error, drift = completed(error, drift, chosen, request.schema.modelled_names)
         spec = FitSpec.of(
-            request.schema, error=error, drift=drift, degree=degree, max_gap=gap, nonfinite=nonfinite
+            request.schema,
+            error=error,
+            drift=drift,
+            degree=degree,
+            max_gap=gap,
+            nonfinite=nonfinite,
+            max_speed=max_speed,
         )
         return request.model(
             _folder(out) if out is not None else _temporary_folder(),

@@ -16,6 +16,7 @@ from pulse.core.time import format_duration
 from pulse.kernels.fit.constraints import NOT_ASKED
 from pulse.kernels.fit.greedy_lines import AUTO
 from pulse.kernels.fit.truth_intervals import TRUTHS
+from pulse.operators.fit.reach import Reach
 
 HIGHEST_DEGREE = 5
 
@@ -37,6 +38,7 @@ class FitSpec:
     degree: int = 1
     max_gap: int | None = None
     nonfinite: str = "reject"
+    reach: Reach | None = None
 
     @classmethod
     def of(
@@ -48,6 +50,7 @@ class FitSpec:
         degree: int | str | None = None,
         max_gap: int | None = None,
         nonfinite: str = "reject",
+        max_speed: str | None = None,
     ) -> FitSpec:
         """Build a spec from bounds as users write them.
 
@@ -64,13 +67,14 @@ class FitSpec:
         degree : 0 to 5 or ``auto``, default as above
         max_gap : longest silence that is not a hole, microseconds, default None (no silence is a hole)
         nonfinite : ``reject`` (default) or ``hole``: how non-finite values are treated
+        max_speed : speed beyond which positions are set aside, such as ``60 kn``, default None
 
         >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         >>> FitSpec.of(trades, error="0.05%").error
         (Relative(percent=0.05),)
         """
         if schema.points:
-            return cls._of_points(schema, (error, drift, degree, max_gap), nonfinite)
+            return cls._of_points(schema, (error, drift, degree, max_gap, max_speed), nonfinite)
         errors = bounds_by_attribute(error, schema, "error")
         drifts = bounds_by_attribute(drift, schema, "drift")
         if degree is None:
@@ -82,6 +86,7 @@ class FitSpec:
             degree=_degree(degree),
             max_gap=max_gap,
             nonfinite=nonfinite,
+            reach=None if max_speed is None else Reach.of(max_speed, schema),
         )
 
     @classmethod
@@ -89,8 +94,8 @@ class FitSpec:
         """Build the spec of a stream of points, which are exact and take no options."""
         if any(one is not None for one in options):
             raise FitSpecError(
-                "fit: points are the tuples themselves, exact and with silence between them; leave out error, drift, degree "
-                "and max_gap, or model the samples within a bound without points"
+                "fit: points are the tuples themselves, exact and with silence between them; leave out error, drift, degree, "
+                "max_gap and max_speed, or model the samples within a bound without points"
             )
         exact, none = (Absolute(0.0),) * len(schema.modelled), (None,) * len(schema.modelled)
         return cls(schema=schema, error=exact, drift=none, degree=0, nonfinite=nonfinite)
@@ -162,6 +167,7 @@ class FitSpec:
             "degree": "auto" if self.degree == AUTO else self.degree,
             "max_gap": None if self.max_gap is None else format_duration(self.max_gap),
             "nonfinite": self.nonfinite,
+            **({} if self.reach is None else {"max_speed": self.reach.text}),
         }
 
 

@@ -51,6 +51,12 @@ Degree = Annotated[
 MaxGap = Annotated[
     str | None, typer.Option(help="Leave a hole where the next tuple is later than this: '2 h', 10min.")
 ]
+MaxSpeed = Annotated[
+    str | None,
+    typer.Option(
+        help="Set aside positions that cannot be reached at this speed: '60 kn', 30m/s, '110 km/h'."
+    ),
+]
 NonFinite = Annotated[
     str,
     typer.Option(

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from pulse.core.time import format_instant
+from pulse.operators.fit.reach import UNREACHABLE
 from pulse.runtime.fit.rejects import advice_for, lacking, share
 from pulse.store.manifest import Manifest
 
@@ -98,7 +99,10 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     if counts.get("missed"):
         missed = f"{counts['missed']:,} segments could not keep the requested bound; see the achieved error"
         rows.append(("note", missed))
-    rows += [("note", f"{n:,} rows removed: {why}") for why, n in counts.get("removed", {}).items()]
+    for why, n in counts.get("removed", {}).items():
+        rows.append(
+            ("note", f"{n:,} {'positions set aside' if _is_unreachable(why) else 'rows removed'}: {why}")
+        )
     rows += [("note", f"{n:,} rows {why}") for why, n in counts.get("remarked", {}).items()]
     rows += _hints(manifest, found)
     if counts.get("truncated"):
@@ -109,6 +113,10 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     rows += _versions(manifest, answered)
     width = max(len(name) for name, _ in rows)
     return [f"{name:{width}}  {text}" for name, text in rows]
+
+
+def _is_unreachable(reason: str) -> bool:
+    return reason.startswith(UNREACHABLE)
 
 
 def _size(found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -7,15 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from pulse.datasets.counts import Counts
+from pulse.operators.data.arrival_order import sorted_by_key_and_time
 from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.pipeline import FitOutcome, run_fit
+from pulse.runtime.fit.reach_pass import checked_here, continued_from
 from pulse.runtime.fit.spill_shuffle import SpillShuffle
 from pulse.runtime.fit.worker import BATCH_ROWS, FileJob, FitJob, fit_unit, write_part
 
 
 def fit_files(job: FileJob, old_ends: pa.Table | None) -> FitOutcome:
     """Fit files into the job's staging folder: units in parallel, then their keys."""
-    return run_fit(job, lambda job: _fit_units(job, old_ends))
+    return run_fit(checked_here(job, old_ends), lambda job: _fit_units(job, old_ends))
 
 
 def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
@@ -44,7 +46,14 @@ def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOut
 
     def fit(job: FitJob) -> list[pa.RecordBatch]:
         counts = Counts()
-        fitted = fit_unit(job, 0, job.filtered(batches, counts), counts, as_arrived=False)
+        kept = job.filtered(batches, counts)
+        if job.spec.reach is not None:
+            rows = pa.Table.from_batches(
+                list(kept), pa.schema([table.schema.field(one) for one in job.columns])
+            )
+            rows = sorted_by_key_and_time(rows, job.spec.schema)
+            kept = iter(job.reached(rows, counts, 0, continued_from(job, old_ends)).to_batches())
+        fitted = fit_unit(job, 0, kept, counts, as_arrived=False)
         parts = [*([] if old_ends is None else [old_ends]), *fitted]
         if not parts:
             return []

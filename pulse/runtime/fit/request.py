@@ -29,6 +29,7 @@ from pulse.language.row_filter import parse_filter
 from pulse.operators.data.flow_arithmetic import Arithmetic
 from pulse.operators.data.flow_columns import computed_flows, recorded_schema, source_columns
 from pulse.operators.data.tuple_columns import check_columns
+from pulse.operators.fit.reach import SpeedError
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit.bounds_for_query import TRIAL, Bounds, bounds_for
 from pulse.runtime.fit.inputs import FitEngine, FitInput, TableInput, data_from
@@ -123,6 +124,10 @@ class FitRequest:
         accents: AccentLog | None = None,
     ) -> Model:
         """Fit the data into a folder; ``accents`` are those of the data, added after those of a model that is appended to."""
+        if spec.reach is not None and accents is not None:
+            raise SpeedError(
+                "max_speed: accents change the units of positions, which a speed cannot follow; leave one of them out"
+            )
         check_free(out.absolute(), replace=options.overwrite or options.append)
         if options.overwrite:
             check_inputs_outside(out, self.data.files())

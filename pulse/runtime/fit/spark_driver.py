@@ -25,6 +25,7 @@ from pulse.core.schema import StreamSchema
 from pulse.datasets.counts import Counts
 from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.fit.pipeline import FitOutcome, Job, run_fit
+from pulse.runtime.fit.reach_pass import FOUND, continued_from, removed_rows, without_unreachable
 from pulse.runtime.fit.worker import FileJob, FitJob, fit_unit, summary_schema, write_part
 from pulse.runtime.spark.arrow_frames import over_numbers, spark_struct
 from pulse.runtime.spark.errors import translated
@@ -35,11 +36,34 @@ _TUPLES_PER_SEGMENT = 4  # a cautious guess, for a lossless fit of ticks
 
 def fit_files(spark: SparkSession, job: FileJob, old_ends: pa.Table | None, partitions: int) -> FitOutcome:
     """Fit files into the job's staging folder."""
+    job = _checked(spark, job, old_ends, partitions)
 
     def parts(job: FileJob) -> DataFrame:
         return over_numbers(spark, len(job.units), partial(_fitted, job), _parts_schema(job.spec.schema))
 
     return _run(spark, job, parts, old_ends, partitions)
+
+
+def _checked(spark: SparkSession, job: FileJob, old_ends: pa.Table | None, partitions: int) -> FileJob:
+    """Find the positions that are not reachable, by key."""
+    if job.spec.reach is None:
+        return job
+    schema = job.spec.schema
+    columns = [
+        *schema.key,
+        (schema.time, pa.timestamp("us")),
+        *((one, pa.float64()) for one in job.spec.reach.names),
+    ]
+    rows = over_numbers(spark, len(job.units), job.positions, spark_struct(pa.schema([*columns, *FOUND])))
+    keys = [F.col(f"`{name}`") for name in schema.key_names]
+    by_key = rows.repartition(partitions, *keys) if keys else rows.coalesce(1)
+    last = continued_from(job, old_ends)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from removed_rows(job, batches, last).combine_chunks().to_batches()
+
+    with translated():
+        return without_unreachable(job, by_key.mapInArrow(work, spark_struct(FOUND)).toArrow())
 
 
 def fit_frame(
@@ -50,7 +74,7 @@ def fit_frame(
     It has no arrival order, so its tuples are shuffled by key and sorted by time; among equal times the DataFrame's own order
     decides, as far as Spark keeps one.
     """
-    schema = job.spec.schema
+    schema, last = job.spec.schema, continued_from(job, old_ends) if job.spec.reach is not None else None
     arrival = "_arrival"
     tuples = frame.select(*job.read_columns).withColumn(arrival, F.monotonically_increasing_id())
     keys = [F.col(f"`{name}`") for name in schema.key_names]
@@ -62,7 +86,7 @@ def fit_frame(
     sorted_ = by_key.sortWithinPartitions(*keys, F.col(f"`{schema.time}`"), arrival).drop(arrival)
 
     def parts(job: FitJob) -> DataFrame:
-        return sorted_.mapInArrow(_frame_worker(job), _parts_schema(schema))
+        return sorted_.mapInArrow(_frame_worker(job, last), _parts_schema(schema))
 
     return _run(spark, job, parts, old_ends, partitions)
 
@@ -103,13 +127,18 @@ def _fitted(job: FileJob, ordinal: int) -> Iterator[pa.RecordBatch]:
         yield from table.combine_chunks().to_batches()
 
 
-def _frame_worker(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _frame_worker(
+    job: FitJob, last: pa.Table | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         ordinal = context.partitionId() if context else 0
         sorted_ = not (job.moves_keys or job.moves_times)  # by Spark, as recorded
         counts = Counts()
-        for table in fit_unit(job, ordinal, job.filtered(batches, counts), counts, as_arrived=sorted_):
+        kept = job.filtered(batches, counts)
+        if job.spec.reach is not None and (rows := list(kept)):
+            kept = iter(job.reached(pa.Table.from_batches(rows), counts, ordinal, last).to_batches())
+        for table in fit_unit(job, ordinal, kept, counts, as_arrived=sorted_):
             yield from table.combine_chunks().to_batches()
 
     return work

@@ -13,15 +13,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import decoded
 from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import format_instant, to_microseconds
-from pulse.datasets.counts import REASON, Counts
+from pulse.datasets.counts import REASON, Aside, Counts
 from pulse.datasets.filters.row_filter import RowFilter
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
@@ -46,6 +48,7 @@ from pulse.stream.accents.log import AccentLog
 from pulse.stream.revisions import with_reason
 
 PROGRESS = "_progress"
+ROW = "_row"  # the number of a row within its unit
 BATCH_ROWS = 1 << 17  # of a fitted table
 _ROW_GROUP = 1 << 13  # of tuples: small, since a revision reads only those around it
 Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
@@ -131,19 +134,78 @@ class FitJob:
     def _units(self) -> TupleUnits:
         return TupleUnits(self.spec.schema, self.accents)
 
+    def reached(self, tuples: pa.Table, counts: Counts, ordinal: int, last: pa.Table | None) -> pa.Table:
+        """Set aside the tuples, all of their keys and in order of arrival, that are not reachable from the last kept one."""
+        if self.spec.reach is None:
+            return tuples
+        return self.without(tuples, self.spec.reach.removes(tuples, self.spec.schema, last), counts, ordinal)
+
+    def without(self, tuples: pa.Table, removed: BoolArray, counts: Counts, ordinal: int) -> pa.Table:
+        """Set aside unreachable tuples of a unit, and count them."""
+        if not removed.any():
+            return tuples
+        assert self.spec.reach is not None
+        aside = tuples.filter(pa.array(removed))
+        reason, n = self.spec.reach.reason, aside.num_rows
+        counts.add(Counts(kept=-n if counts.rows else 0, removed={reason: n}))
+        name = f"reach-{self.generation:03d}-unit-{ordinal:06d}.parquet"
+        file = _GrowingFile(Path(self.staging) / ASIDE / name)
+        file.write(with_reason(aside, [reason] * n))
+        file.close()
+        return tuples.filter(pa.array(~removed))
+
 
 @dataclass(frozen=True)
 class FileJob(FitJob):
-    """A fit of files: a unit is a row group or a byte range."""
+    """A fit of files: a unit is a row group or a byte range. ``unreachable``: by unit, the rows to set aside."""
 
     format: Format | None = None
     units: tuple[Unit, ...] = ()
+    unreachable: Mapping[int, IntArray] = field(default_factory=dict)
+
+    def positions(self, ordinal: int) -> Iterator[pa.RecordBatch]:
+        """Read the keys, times and positions of a unit, with the numbers of its rows."""
+        assert self.spec.reach is not None
+        rows = 0
+        for batch in self._read(ordinal, Counts(), lambda _: None):
+            n = batch.num_rows
+            found = self.spec.reach.positions(pa.Table.from_batches([batch]), self.spec.schema)
+            found = found.append_column(UNIT, pa.repeat(pa.scalar(ordinal, pa.int64()), n))
+            found = found.append_column(ROW, pa.array(np.arange(rows, rows + n, dtype=np.int64)))
+            rows += n
+            yield from found.combine_chunks().to_batches()
+
+    def _without_unreachable(
+        self, batches: Iterator[pa.RecordBatch], ordinal: int, counts: Counts
+    ) -> Iterator[pa.RecordBatch]:
+        """Set aside the rows that are not reachable."""
+        removed = self.unreachable.get(ordinal)
+        if removed is None or not len(removed):
+            yield from batches
+            return
+        unit = pa.Table.from_batches(list(batches))
+        mask = np.zeros(unit.num_rows, dtype=np.bool_)
+        mask[removed] = True
+        yield from self.without(unit, mask, counts, ordinal).to_batches()
+
+    def _read(self, ordinal: int, counts: Counts, aside: Aside) -> Iterator[pa.RecordBatch]:
+        assert self.format is not None
+        added_or_dropped = frozenset[str]() if self.accents is None else self.accents.added_or_dropped
+        return read_unit(
+            self.format,
+            self.units[ordinal],
+            self.columns,
+            self.spec.schema,
+            added_or_dropped,
+            where=self.where,
+            counts=counts,
+            aside=aside,
+        )
 
     def tuples(self, ordinal: int, counts: Counts) -> Iterator[pa.RecordBatch]:
         """Read the tuples of a unit."""
         assert self.format is not None
-        added_or_dropped = frozenset[str]() if self.accents is None else self.accents.added_or_dropped
-        format, unit = self.format, self.units[ordinal]
+        format = self.format
         name = f"read-{self.generation:03d}-unit-{ordinal:06d}.parquet"
         file = _GrowingFile(Path(self.staging) / ASIDE / name)
 
@@ -155,16 +217,7 @@ class FileJob(FitJob):
                 file.write(pa.Table.from_batches([some]))
 
         try:
-            yield from read_unit(
-                format,
-                unit,
-                self.columns,
-                self.spec.schema,
-                added_or_dropped,
-                where=self.where,
-                counts=counts,
-                aside=removed,
-            )
+            yield from self._without_unreachable(self._read(ordinal, counts, removed), ordinal, counts)
         finally:
             file.close()
 

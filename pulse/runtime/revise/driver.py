@@ -200,6 +200,7 @@ def spec_of(model: Model) -> FitSpec:
         degree=fit["degree"],
         max_gap=None if fit["max_gap"] is None else parse_duration(fit["max_gap"]),
         nonfinite=fit["nonfinite"],
+        max_speed=fit.get("max_speed"),
     )
 
 

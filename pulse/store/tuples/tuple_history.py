@@ -29,6 +29,7 @@ from pulse.core.regions import Regions
 from pulse.core.schema import StreamSchema
 from pulse.core.time import EARLIEST, LATEST, format_duration, format_instant, to_scalar
 from pulse.operators.data.tuple_columns import values
+from pulse.operators.fit.reach import Reach
 from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.errors import HistoryGoneError
 from pulse.store.model import Model
@@ -225,13 +226,25 @@ class TupleHistory:
         ranks = ranks_of_rows(both, self.schema.key_names)
         finite = np.isfinite(values(both, self.schema)).all(axis=0)
         holes = self.model.manifest.fit.get("nonfinite") == "hole"
-        known = np.where(finite | holes, self._times(both), EARLIEST)
+        there = np.ones(n, dtype=np.bool_)
+        if (speed := self.model.manifest.fit.get("max_speed")) is not None:
+            there[before:] = ~Reach.of(speed, self.schema).removes(table, self.schema, self._newest(earlier))
+        known = np.where((finite | holes) & there, self._times(both), EARLIEST)
         order = np.argsort(ranks, kind="stable")
         newest = np.empty(n, dtype=np.int64)
         for own in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
             newest[own] = np.maximum.accumulate(known[own])
-        counts: BoolArray = (known >= newest) & (finite | holes)
+        counts: BoolArray = (known >= newest) & (finite | holes) & there
         return counts[before:]
+
+    def _newest(self, earlier: list[pa.Table]) -> pa.Table | None:
+        """Return the newest tuple of each key of earlier fits."""
+        rows = pa.concat_tables(earlier) if earlier else None
+        if rows is None or not rows.num_rows:
+            return None
+        ranks = ranks_of_rows(rows, self.schema.key_names)
+        order = np.lexsort((np.arange(rows.num_rows), self._times(rows), ranks))
+        return rows.take(pa.array(order[np.append(np.diff(ranks[order]) != 0, True)]))
 
     def _times(self, table: pa.Table) -> IntArray:
         at: IntArray = table.column(self.schema.time).cast(pa.int64()).to_numpy()
