@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pulse.datasets.counts import Counts
 from pulse.operators.data.arrival_order import sorted_by_key_and_time
+from pulse.operators.data.flow_columns import recorded_schema
 from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.pipeline import FitOutcome, run_fit
 from pulse.runtime.fit.reach_pass import checked_here, continued_from
@@ -51,7 +52,7 @@ def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOut
             rows = pa.Table.from_batches(
                 list(kept), pa.schema([table.schema.field(one) for one in job.columns])
             )
-            rows = sorted_by_key_and_time(rows, job.spec.schema)
+            rows = sorted_by_key_and_time(rows, recorded_schema(job.spec.schema))
             kept = iter(job.reached(rows, counts, 0, continued_from(job, old_ends)).to_batches())
         fitted = fit_unit(job, 0, kept, counts, as_arrived=False)
         parts = [*([] if old_ends is None else [old_ends]), *fitted]
