@@ -112,6 +112,9 @@ class Node(Parametric):
     is_leaf = False
     """Whether it ends a fragment: its rows are read, not computed."""
 
+    reads_certainty = False
+    """Whether it reads stored segments with a certainty of their own: some may be only possible."""
+
     is_stored = False
     """Whether its rows are those of a stored model."""
 
@@ -487,5 +490,5 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def is_selective(node: Node) -> bool:
-    """Return whether a predicate decides at this node or below it."""
-    return any(one.selection != TRUE for one in walk(node))
+    """Return whether a predicate decides at this node or below it, or decided before its input was stored."""
+    return any(one.selection != TRUE or one.reads_certainty for one in walk(node))

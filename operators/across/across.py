@@ -161,6 +161,7 @@ class Across(Aggregate):
 def _chosen_by_models(node: Node) -> bool:
     """Check whether a predicate on modelled attributes lies below: then the set of rows may be in doubt."""
     return any(
-        columns_of(one.selection) & {name for below in one.inputs for name in below.columns.modelled}
+        one.reads_certainty
+        or columns_of(one.selection) & {name for below in one.inputs for name in below.columns.modelled}
         for one in walk(node)
     )

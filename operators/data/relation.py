@@ -17,6 +17,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, CertaintyArray, certainty_codes, certainty_names
 from pulse.core.columns import Columns
+from pulse.core.instants import tolerances
 from pulse.core.keys import key_ranks
 from pulse.core.segment.coefficients import from_padded, to_padded
 from pulse.core.segment.order import Ranges, time_order
@@ -234,9 +235,16 @@ class Relation:
         return self if len(some) == self.groups else self.select_groups(some)
 
     def without_possible(self) -> Relation:
-        """Keep the certain and the likely rows, the answer of a query."""
-        rows = np.flatnonzero(self.certainty >= LIKELY)
-        return self if len(rows) == len(self) else self.take(rows)
+        """Keep the certain and the likely rows, the answer of a query; drift ends where a dropped range leaves a hole."""
+        held = self.certainty >= LIKELY
+        rows = np.flatnonzero(held)
+        if len(rows) == len(self):
+            return self
+        taken = self.take(rows)
+        wide = self.hi - self.lo > tolerances(self.ref, self.lo, self.ref, self.hi)
+        opened = (np.bincount(self.group[~held & wide], minlength=self.groups) > 0)[taken.group]
+        drift = {name: np.where(opened, np.inf, values) for name, values in taken.drift.items()}
+        return replace(taken, drift=drift)
 
     def prefixed(self, alias: str) -> Relation:
         """Rename every attribute to ``alias.attribute``."""

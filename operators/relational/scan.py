@@ -119,6 +119,10 @@ class Scan(Node):
     is_leaf = True
     is_stored = True
 
+    @property
+    def reads_certainty(self) -> bool:  # type: ignore[override]
+        return self.stored.certainty
+
     def narrowed(self, relation: Relation) -> Relation:
         """Restrict rows of the stored stream to its time range and attributes, under its alias; groups stay."""
         if self.start is not None or self.end is not None:

@@ -23,6 +23,12 @@ Out = Annotated[
         help="Write to a .parquet, .csv or (--geo) .geojson file, or to a folder (ending in /); without it, rows are shown."
     ),
 ]
+Save = Annotated[
+    str | None,
+    typer.Option(
+        help="Save the answer as a stored model in this folder, to be queried as --stream S=FOLDER."
+    ),
+]
 Segments = Annotated[
     bool, typer.Option("--segments", help="Return result segments instead of sampled tuples.")
 ]
@@ -64,6 +70,7 @@ def query(
     stream: options.Streams,
     param: options.Parameters = None,
     out: Out = None,
+    save: Save = None,
     segments: Segments = False,
     episodes: Episodes = False,
     geo: Geo = False,
@@ -92,6 +99,7 @@ def query(
       pulse query --stream S=prices @macd.sql --param short=10 --param long=60 --out out.parquet
       pulse query --stream S=prices "select * from S where price > 100" --segments --out out.parquet
       pulse query --stream S=prices "select symbol, price from S where price > 100" --episodes
+      pulse query --stream S=prices "select symbol, price from S where price > 100" --save high
       pulse query --stream S=prices @macd.sql --as-of "2018-01-03 10:00"
       pulse query --stream S=raw @macd.sql --accents S=splits.log
       pulse query --stream S=prices @macd.sql --revised-from 3 --out revisions.parquet
@@ -102,6 +110,8 @@ def query(
     begin = clock.perf_counter()
     _check_form(segments, episodes, lineage, revised_from is not None)
     _check_geo(geo, segments, revised_from is not None)
+    forms = {"--out": out, "--segments": segments, "--episodes": episodes, "--geo": geo, "--lineage": lineage}
+    _check_save(save, forms | {"--revised-from": revised_from})
     options_given: dict[str, Any] = {
         "streams": options.streams(stream),
         "parameters": options.parameters(param),
@@ -115,6 +125,9 @@ def query(
     since, revised = options.since(revised_from), {"mode": mode, "results": results}
     with started(master, engine) as session:
         answer = _answer(session, options.query_text(query), options_given, since, revised, lineage)
+        if save is not None:
+            _save(answer, save, overwrite, as_json, begin)
+            return
         if geo:
             # Not before the session, which hides pandas from Arrow.
             from pulse.runtime.results.answer import Answer
@@ -155,6 +168,33 @@ def _check_geo(geo: bool, segments: bool, revised: bool) -> None:
     if geo and (segments or revised):
         other = "--segments, whose models are in the plane" if segments else "--revised-from"
         raise options.OptionError(f"--geo does not go with {other}: ask for tuples or --episodes")
+
+
+def _check_save(save: str | None, forms: dict[str, Any]) -> None:
+    """Reject forms of rows for an answer that is saved as a model."""
+    other = next((name for name, given in forms.items() if given), None)
+    if save is not None and other is not None:
+        raise options.OptionError(
+            f"--save does not go with {other}: a saved answer is a model; query it to see rows"
+        )
+
+
+def _save(answer: Answer | RevisedAnswer, save: str, overwrite: bool, as_json: bool, begin: float) -> None:
+    """Save the answer as a model and print its size."""
+    from pulse.commands.output.progress import Bar
+    from pulse.runtime.results.answer import Answer
+
+    assert isinstance(answer, Answer)
+    with Bar(quiet=as_json) as bar:
+        model = answer.save(save, overwrite=overwrite, progress=bar.step)
+    seconds, count = clock.perf_counter() - begin, len(model)
+    _print_notes(answer)
+    if as_json:
+        typer.echo(json.dumps({"saved": save, "segments": count, "seconds": seconds, "notes": answer.notes}))
+    else:
+        typer.echo(
+            f"{count:,} segments saved in {save} in {seconds:.1f} s; query them with --stream S={save}"
+        )
 
 
 def _answer(

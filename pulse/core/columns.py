@@ -25,7 +25,8 @@ class Columns:
 
     ``points``: values are defined only at single instants, as are the tuples of a stream that is kept as points.
     ``plane``, of a stored stream only: the plane that its positions were projected to. ``flows``: the modelled attributes that
-    are running totals, each with whether it counts the tuples.
+    are running totals, each with whether it counts the tuples. ``certainty``, of a stored stream only: whether its segments have
+    a certainty of their own.
     """
 
     key: tuple[tuple[str, pa.DataType], ...]
@@ -35,6 +36,7 @@ class Columns:
     points: bool = False
     plane: Plane | None = field(default=None, compare=False)
     flows: tuple[tuple[str, bool], ...] = field(default=(), compare=False)
+    certainty: bool = False
 
     @classmethod
     def of(cls, schema: StreamSchema) -> Columns:
@@ -48,6 +50,7 @@ class Columns:
             schema.points,
             schema.plane,
             flows,
+            schema.certainty,
         )
 
     @cached_property

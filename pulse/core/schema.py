@@ -2,7 +2,7 @@
 
 The schema is also the only definition of the columns of a batch of segments, in this order::
 
-    key…  ref  lo  hi  unmodelled…  (a  a_err  a_drift) per modelled a   [segment_id  lineage  kind  point]
+    key…  ref  lo  hi  unmodelled…  (a  a_err  a_drift) per modelled a   [segment_id  lineage  kind  point  certainty]
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ BOOKKEEPING: dict[str, pa.DataType] = {
     "lineage": LINEAGE,
     "kind": pa.string(),
     "point": pa.bool_(),
+    "certainty": pa.string(),
 }
-RESERVED = ("ref", "lo", "hi", *BOOKKEEPING, "certainty")
+RESERVED = ("ref", "lo", "hi", *BOOKKEEPING)
 
 
 class Truth(StrEnum):
@@ -72,6 +73,7 @@ class StreamSchema:
     name of the time attribute in the source and in samples. Without a key the stream is one single model.
     With ``points`` every tuple is kept as a point (semantics 1.2), and aggregates over time are over tuples: all is ``samples``.
     ``flows`` are the modelled attributes with truth ``flow`` that are computed, with their arithmetic over columns of the source.
+    With ``certainty`` each segment has one of its own (semantics 3.9), as those of a saved answer do.
     ``plane`` bounds the distortion of distances between projected positions ``x, y``; equality of schemas ignores
     it. Names are unique ignoring case, since Spark does not distinguish ``Price`` from ``price``.
     """
@@ -83,6 +85,7 @@ class StreamSchema:
     points: bool = False
     flows: tuple[tuple[str, str], ...] = ()
     plane: Plane | None = field(default=None, compare=False)
+    certainty: bool = False
 
     @classmethod
     def of(
@@ -187,7 +190,9 @@ class StreamSchema:
         raise unknown_column(name, self.modelled_names, "modelled attributes")
 
     def arrow_schema(self, bookkeeping: Iterable[str] = ()) -> pa.Schema:
-        """Return the columns of a batch of segments, with these of ``segment_id``, ``lineage``, ``kind``, ``point``."""
+        """Return the columns of a batch of segments, with these of ``segment_id``, ``lineage``, ``kind``, ``point``,
+        ``certainty``.
+        """
         fields = [*self.key, ("ref", REF), ("lo", pa.float64()), ("hi", pa.float64()), *self.unmodelled]
         for name in self.modelled_names:
             fields += [(name, COEFFICIENTS), (f"{name}_err", pa.float64()), (f"{name}_drift", pa.float64())]
@@ -195,6 +200,11 @@ class StreamSchema:
         for name in requested - set(BOOKKEEPING):
             raise unknown_column(name, BOOKKEEPING, "bookkeeping columns")
         return pa.schema(fields + [(name, type_) for name, type_ in BOOKKEEPING.items() if name in requested])
+
+    @property
+    def stored_columns(self) -> list[str]:
+        """Return the columns of a stored model's files: those of segments, with ``certainty`` where they have one."""
+        return list(self.arrow_schema(("certainty",) if self.certainty else ()).names)
 
     def check(self, schema: pa.Schema) -> None:
         """Check that columns are exactly those of a batch of this stream, in any order; an error names all that differ."""
@@ -243,6 +253,7 @@ class StreamSchema:
         }
         parts |= {"points": True} if self.points else {}
         parts |= {"flows": [[name, of] for name, of in self.flows]} if self.flows else {}
+        parts |= {"certainty": True} if self.certainty else {}
         parts |= {} if self.plane is None else {"plane": self.plane.to_list()}
         return json.dumps(parts, ensure_ascii=False)
 
@@ -254,6 +265,7 @@ class StreamSchema:
             pairs = {role: [(str(name), str(what)) for name, what in parts[role]] for role in _PAIRED}
             time, points = parts["time"], bool(parts.get("points", False))
             flows = {str(name): str(text) for name, text in parts.get("flows", ())}
+            certainty = bool(parts.get("certainty", False))
             plane = None if parts.get("plane") is None else Plane.of(parts["plane"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise SchemaError(f"stream schema: not the JSON of one ({e!r}): {text[:200]!r}") from None
@@ -262,7 +274,7 @@ class StreamSchema:
         made = cls.of(
             time=time, points=points, flows=flows, **{role: dict(of_role) for role, of_role in pairs.items()}
         )
-        return made if plane is None else replace(made, plane=plane)
+        return replace(made, plane=plane, certainty=certainty)
 
     def __repr__(self) -> str:
         parts = [f"key {_described(self.key)}" if self.key else "no key", f"time {self.time}"]

@@ -2,7 +2,7 @@
 
 It is ``_pulse.json`` in the model's directory. Readers ignore unknown fields and reject a higher ``format_version``. A model
 whose files are corrected by layers (:mod:`pulse.store.versions.layers`) has format version 2, so that readers without support
-for layers reject it; without layers it is 1.
+for layers reject it; without layers it is 1. A model whose segments have a certainty has format version 3.
 
 A model has versions: the first fit is 1, every revision and every ``--append`` makes the next. The manifest of an older version
 is ``_pulse-VVV.json``, as long as the version is kept.
@@ -27,9 +27,10 @@ from pulse.store.manifest_schema import Count, FigureFields, Name, OpenFields, W
 from pulse.store.staging import recover
 
 FILE = "_pulse.json"
-FORMAT, FORMAT_VERSION = "pulse-model", 2
+FORMAT, FORMAT_VERSION = "pulse-model", 3
 _LOOKS = 5  # attempts to read a manifest that disappears while others replace the model
-PLAIN_VERSION = 1  # of models without layers
+PLAIN_VERSION, LAYERS_VERSION = 1, 2  # of models without layers, and with them
+_OPTIONAL = ("accents", "where", "derived")  # fields that are left out where there is nothing to state
 OLD, ASIDE = FOLDERS = "_old", "_aside"
 """Subfolders of a model: files that only older versions need, and rejected tuples."""
 _DISTORTION = re.compile(r"x, y: metres, (.*): distances within ([0-9.e+-]+) %")
@@ -115,6 +116,9 @@ class Manifest:
     stale: bool = False  # files hold drifts that a revision has invalidated
     accents: Name | None = None  # the file of the stream's accents; the model is in the units of its start
     where: dict[str, Any] | None = None  # the filter of rows: its text and its tree; None: all rows count
+    derived: dict[str, Any] = field(
+        default_factory=dict
+    )  # of a model that is not fitted to tuples: see pulse.store.derived
 
     @property
     def segments(self) -> int:
@@ -188,10 +192,8 @@ class Manifest:
         """Return the file's text."""
         fields: dict[str, Any] = {
             "format": FORMAT,
-            "format_version": PLAIN_VERSION if self.is_plain else FORMAT_VERSION,
-            **{
-                name: value for name, value in vars(self).items() if name not in ("accents", "where") or value
-            },
+            "format_version": self._format_version,
+            **{name: value for name, value in vars(self).items() if name not in _OPTIONAL or value},
             "schema": json.loads(self.schema.to_json()),
             "sources": [asdict(source) for source in self.sources],
             "files": [asdict(file) for file in self.files],
@@ -200,6 +202,12 @@ class Manifest:
             if not file["layers"]:
                 del file["layers"]
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+
+    @property
+    def _format_version(self) -> int:
+        if self.schema.certainty:
+            return FORMAT_VERSION
+        return PLAIN_VERSION if self.is_plain else LAYERS_VERSION
 
     @classmethod
     def read(cls, folder: str | Path, version: int | None = None) -> Manifest:

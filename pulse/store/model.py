@@ -129,9 +129,9 @@ class Model:
 
     def rows(self, columns: Sequence[str] | None = None, condition: Any = None) -> pa.Table:
         """Return the corrected rows of all files, with these columns and those that locate a segment."""
-        names = self.schema.arrow_schema().names
+        names = self.schema.stored_columns
         if columns is not None:
-            fixed = {*self.schema.key_names, "ref", "lo", "hi"}
+            fixed = {*self.schema.key_names, "ref", "lo", "hi", "certainty"}
             names = [name for name in names if name in fixed or name in columns]
         every = ReadUnit(tuple(file.name for file in self.manifest.files))
         return read_unit(self, every, names, condition)
@@ -231,7 +231,10 @@ class Model:
             since = int(to_microseconds(start)[0]) - int(longest) - 1
             condition = _and(condition, ds.field("ref") >= to_scalar(since))
         if end is not None:
-            condition = _and(condition, ds.field("ref") <= to_scalar(int(to_microseconds(end)[0])))
+            early = (
+                int(longest or 0) + 1 if self.manifest.derived else 0
+            )  # fitted segments begin at their reference
+            condition = _and(condition, ds.field("ref") <= to_scalar(int(to_microseconds(end)[0]) + early))
         return condition
 
     def _key_value(self, name: str, value: Any) -> pa.Scalar:
@@ -262,6 +265,11 @@ def _manifest(ref: ModelRef) -> Manifest:
     An older one answers where the newest no longer holds the state known at that time, provided it extends that far.
     """
     newest = Manifest.read(ref.path, ref.version)
+    if ref.as_of is not None and newest.derived:
+        raise HistoryGoneError(
+            f"{ref.path}: as of {format_instant(ref.as_of)}: the model was saved, not fitted to tuples, so it has no record of "
+            "what was known when; ask the query it was saved from as of that time"
+        )
     if ref.as_of is None or _answers(newest, ref.as_of):
         return newest
     for version in reversed(newest.kept if ref.version is None else ()):

@@ -52,6 +52,10 @@ def html_of(model: Model) -> str:
 
 def _size(model: Model) -> str:
     manifest = model.manifest
+    if manifest.derived:
+        of = "of a saved answer" if manifest.derived.get("from") == "query" else "made elsewhere"
+        points = f" and {manifest.points:,} points" if manifest.points else ""
+        return f"{manifest.segments:,} segments{points} {of}"
     if model.schema.points:
         return f"{manifest.modelled:,} tuples kept as points"
     per = f", {manifest.modelled / manifest.segments:.1f} a segment" if manifest.segments else ""

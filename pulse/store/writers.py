@@ -42,7 +42,10 @@ def statistics_of(segments: SegmentBatch) -> dict[str, Any]:
             "worst_err": float(segments.err(name).max()),
             "worst_drift": None if drift.mask.all() else float(drift.max()),
         }
-    return {"attributes": worst, "longest_microseconds": int(np.ceil(segments.hi.max() * 1e6))}
+    longest = max(
+        float(segments.hi.max()), -float(segments.lo.min())
+    )  # an answer's range may begin before its reference
+    return {"attributes": worst, "longest_microseconds": int(np.ceil(longest * 1e6))}
 
 
 def merge_statistics(given: Iterable[dict[str, Any]]) -> dict[str, Any]:

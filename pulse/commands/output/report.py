@@ -53,6 +53,7 @@ def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any
         "changes": list(manifest.changes),
         "accents": manifest.accents,
         "where": None if manifest.where is None else manifest.where["text"],
+        "derived": manifest.derived,
     }
 
 
@@ -70,8 +71,11 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     rows = [("stream", repr(manifest.schema).removeprefix("StreamSchema(").removesuffix(")"))]
     rows.append(("asked", ", ".join(_bounds(manifest))))
     per = f", {found['tuples_per_segment']:,.1f} tuples per segment" if found["segments"] else ""
+    if manifest.derived:
+        rows += _derived(manifest)
     made = "kept as points" if manifest.schema.points else f"in {found['segments']:,} segments{per}"
-    rows.append(("model", f"{manifest.modelled:,} tuples {made}"))
+    if not manifest.derived:
+        rows.append(("model", f"{manifest.modelled:,} tuples {made}"))
     if manifest.where is not None:
         left, of = counts.get("filtered") or 0, counts.get("rows_read") or 0
         rows.append(
@@ -187,7 +191,26 @@ def _bounds(manifest: Manifest) -> list[str]:
         for name, bound in fit[what].items()
         if bound is not None
     ]
-    return [*bounds, f"degree {fit['degree']}", *([f"max gap {fit['max_gap']}"] if fit["max_gap"] else [])]
+    return [
+        *bounds,
+        f"degree {fit['degree']}",
+        *([f"max gap {fit['max_gap']}"] if fit.get("max_gap") else []),
+    ]
+
+
+def _derived(manifest: Manifest) -> list[tuple[str, str]]:
+    """Describe a model that was not fitted to tuples: its size, and the query and models it was saved from."""
+    derived = manifest.derived
+    points = f" and {manifest.points:,} points" if manifest.points else ""
+    rows = [("model", f"{manifest.segments:,} segments{points}")]
+    if derived.get("query"):
+        rows.append(("query", " ".join(str(derived["query"]).split())))
+    if derived.get("parameters"):
+        rows.append(("given", ", ".join(f"{name}={value}" for name, value in derived["parameters"].items())))
+    for one in derived.get("inputs", ()):
+        at = "" if one["as_of"] is None else f" as of {format_instant(one['as_of'])}"
+        rows.append(("input", f"{one['stream']} = {one['path']}, version {one['version']}{at}"))
+    return rows
 
 
 def _bytes(size: int) -> str:

@@ -15,6 +15,7 @@ unmodelled     any plain Arrow type, constant over the segment; may be null
 ``lineage``    optional list of (segment_id, key, ref, lo, hi) of the segments that caused this one
 ``kind``       optional changelog code, see :mod:`pulse.core.elements`; without it all rows are insertions
 ``point``      optional bool: ``lo == hi`` is meant; without it ``lo == hi`` alone decides
+``certainty``  optional ``certain``, ``likely`` or ``possible`` (semantics 3.9); without it all are certain
 =============  ==========================================================================================
 
 Batches are immutable and share memory with the Arrow data they come from.
@@ -91,8 +92,8 @@ class SegmentBatch:
         """Build segments from arrays; a scalar is repeated for all rows.
 
         ``ref`` is anything :func:`~pulse.core.time.to_microseconds` reads. A model is an array ``(n, k)``, a pair
-        ``(flat, offsets)``, or an Arrow list column. ``bookkeeping`` may name ``segment_id``, ``lineage``, ``kind``
-        and ``point``. With ``at_rest=False`` segments of a key may overlap (:meth:`apply_updates`).
+        ``(flat, offsets)``, or an Arrow list column. ``bookkeeping`` may name ``segment_id``, ``lineage``, ``kind``,
+        ``point`` and ``certainty``. With ``at_rest=False`` segments of a key may overlap (:meth:`apply_updates`).
 
         >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         >>> batch = SegmentBatch.from_arrays(trades, keys={"symbol": ["A", "B"]}, ref=[0, 0], lo=0.0, hi=[5.0, 6.0],
@@ -253,7 +254,7 @@ class SegmentBatch:
 
     @property
     def bookkeeping(self) -> tuple[str, ...]:
-        """Return those of ``segment_id``, ``lineage``, ``kind``, ``point`` that the batch has."""
+        """Return those of ``segment_id``, ``lineage``, ``kind``, ``point``, ``certainty`` that the batch has."""
         return tuple(name for name in BOOKKEEPING if self.has(name))
 
     @property
@@ -385,7 +386,7 @@ class SegmentBatch:
         return own_lineage(self._batch, self.schema)
 
     def with_bookkeeping(self, **columns: Any) -> SegmentBatch:
-        """Return the batch with these of ``segment_id``, ``lineage``, ``kind``, ``point`` set; None removes one."""
+        """Return the batch with these of ``segment_id``, ``lineage``, ``kind``, ``point``, ``certainty`` set; None removes it."""
         kept = [name for name in self.bookkeeping if name not in columns]
         wanted = self.schema.arrow_schema([*kept, *(name for name in columns if columns[name] is not None)])
         given = {

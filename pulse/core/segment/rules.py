@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray
+from pulse.core.certainty import NAMES
 from pulse.core.elements import KIND_CODES
 from pulse.core.errors import (
     ElementError,
@@ -40,6 +41,7 @@ def validate(batch: pa.RecordBatch, schema: StreamSchema, *, at_rest: bool) -> N
         _check_bound(batch, schema, f"{name}_err")
         _check_bound(batch, schema, f"{name}_drift")
     _check_points(batch, schema)
+    _check_certainty(batch, schema)
     if _check_kinds(batch, schema) and at_rest:
         check_overlaps(batch, schema)
 
@@ -145,6 +147,17 @@ def _check_points(batch: pa.RecordBatch, schema: StreamSchema) -> None:
         )
         raise PointError(
             f"{locate(batch, schema, row)}: {what}; set 'point' to lo == hi, or drop empty ranges"
+        )
+
+
+def _check_certainty(batch: pa.RecordBatch, schema: StreamSchema) -> None:
+    if "certainty" not in batch.schema.names:
+        return
+    given = batch.column("certainty")
+    known = pc.is_in(given, value_set=pa.array(NAMES[1:])).to_numpy(zero_copy_only=False)
+    if (row := _first(~known)) is not None:
+        raise ElementError(
+            f"{locate(batch, schema, row)}: 'certainty' is {given[row].as_py()!r}; expected {', '.join(NAMES[1:])}"
         )
 
 

@@ -24,7 +24,7 @@ def attach_planes(plan: Node) -> Node:
     >>> attach_planes(Filter(scan, Comparison("<", distance, Constant(5)))).predicate.left.plane.distortion
     0.01
     """
-    plane = _of_all([one.stored.plane for one in scans(plan) if one.stored.plane is not None])
+    plane = plane_of(plan)
     if plane is None:
         return plan
 
@@ -39,7 +39,9 @@ def attach_planes(plan: Node) -> Node:
     return transform_plan(plan, changed)
 
 
-def _of_all(planes: list[Plane]) -> Plane | None:
+def plane_of(plan: Node) -> Plane | None:
+    """Return the plane of the streams that a plan reads, of several one that is no better than any; None without one."""
+    planes = [one.stored.plane for one in scans(plan) if one.stored.plane is not None]
     if not planes:
         return None
     return Plane(

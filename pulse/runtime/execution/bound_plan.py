@@ -45,7 +45,8 @@ class BoundPlan:
     """A bound query whose plan has exchanges, with the models it reads.
 
     ``rate`` is None for segments and episodes; with ``summary`` the result is partial summaries
-    (:mod:`pulse.operators.output.summary`) of segments or tuples. With ``spans`` only segments that overlap these times
+    (:mod:`pulse.operators.output.summary`) of segments or tuples. With ``saved`` the result has also the possible segments, which
+    queries on it need. With ``spans`` only segments that overlap these times
     (microseconds) are read.
     """
 
@@ -55,6 +56,7 @@ class BoundPlan:
     lineage: bool = False
     summary: bool = False
     episodes: bool = False
+    saved: bool = False
     geo: GeoColumns | None = None
     grids: Mapping[Exchange, ResolvedGrid] = field(default_factory=dict)
     spans: Sequence[tuple[int, int]] | None = None
@@ -157,6 +159,7 @@ class BoundPlan:
         return (
             self.query.possible
             or self.episodes
+            or self.saved
             or (exchanged and any(node.combines_keys for node in walk(self.query.plan)))
         )
 
@@ -169,6 +172,7 @@ def prepare(
     lineage: bool = False,
     summary: bool = False,
     episodes: bool = False,
+    saved: bool = False,
     geo: bool = False,
     evolution: Evolution = AS_STORED,
 ) -> BoundPlan:
@@ -183,7 +187,7 @@ def prepare(
         _check_units(accents)
     places = GeoColumns.of(query) if geo and (tuples or episodes) else None
     job = BoundPlan(
-        replace(query, plan=plan), pinned, rate, lineage, summary, episodes, places, accents=accents
+        replace(query, plan=plan), pinned, rate, lineage, summary, episodes, saved, places, accents=accents
     )
     return replace(job, grids=_grids(plan, job.paths))
 

@@ -62,9 +62,10 @@ class FragmentEvaluation:
 
     def segments(self, node: Node, possible: bool | None = None) -> Relation:
         """Return the node's output as segments; with ``possible`` rows as in the end, unless given."""
-        if node.is_leaf or node in self._inputs:
-            return self._inputs[node]
         wanted = self.possible if possible is None else possible
+        if node.is_leaf or node in self._inputs:
+            given = self._inputs[node]
+            return given.without_possible() if node.reads_certainty and not wanted else given
         key = node, wanted
         if key not in self._relations:
             made = node.segments(self, wanted)

@@ -113,7 +113,7 @@ def result_of(
         made = to_episodes(relation, job.query.select, possible=job.query.possible)
         return made if job.geo is None else job.geo.to_episodes(made, relation, possible=job.query.possible)
     if job.rate is None:
-        relation = segments_of(job, evaluation, root, bucket)
+        relation = segments_of(job, evaluation, root, bucket, possible=job.saved)
         return (
             to_batch(of_segments(relation), job.columns.modelled) if job.summary else relation.to_segments()
         )

@@ -145,10 +145,8 @@ def _relation(model: Model, unit: ReadUnit, reading: Reading, keys: Expression =
         stored.time,
         stored.points,
     )
-    names = [name for name in columns.segment_schema().names if name != "certainty"]
-    every = (
-        model.schema.arrow_schema().names if reading.lineage else names
-    )  # a segment's id is of all its columns
+    names = [name for name in columns.segment_schema().names if stored.certainty or name != "certainty"]
+    every = model.schema.stored_columns if reading.lineage else names  # a segment's id is of all its columns
     wanted = None if keys == TRUE else _Filters(dict(model.schema.key)).fold(positive(keys))
     table, causes = read_unit(model, unit, every, wanted), None
     if reading.lineage:

@@ -26,6 +26,7 @@ from pulse.runtime.fit.worker import PROGRESS, FitJob, Written
 from pulse.runtime.spark.progress import polled
 from pulse.store.accent_log import write_log
 from pulse.store.atomic_publish import staged
+from pulse.store.derived import refuse_derived
 from pulse.store.errors import HeldAlreadyError, StoreError
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
 from pulse.store.model import Model
@@ -159,6 +160,7 @@ def _made(
     with staged(out, replace=options.overwrite or options.append) as staging:
         old = Model(out) if options.append and (Path(out) / FILE).is_file() else None
         if old is not None:
+            refuse_derived(old, "--append", "fit the tuples into a model of their own")
             _check_same(old.manifest, spec)
             _check_filter(old.manifest, origin.where)
             check_new(out, old.manifest.history, origin.source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,39 @@ class Answer(LazyTable):
         stretches.
         """
         return self._run(self._episode_job())
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> Model:
+        """Save the answer as a stored model: its segments with keys, bounds and certainty, and where they come from.
+
+        Queries on the model give what the nested query gives, ``FROM (this query) AS S``, bounds included: the model also holds
+        the possible segments, which only queries ``WITH POSSIBLE`` return. On Spark the workers write it. Answers of tuples and
+        answers with several units are refused.
+
+        Parameters
+        ----------
+        path : folder of the model
+        overwrite : replace the model in this folder
+        progress : called with (done, total)
+        """
+        from pulse.runtime.results.saving import save_answer
+
+        job = prepare(self.query, self._paths, tuples=False, saved=True, evolution=self._evolution)
+        spark = self._spark
+        return save_answer(
+            job,
+            os.fspath(path),
+            self._given,
+            (lambda: self._batches(job, progress)) if spark is None else None,
+            None if spark is None else lambda: self._frame(spark(), job),
+            overwrite=overwrite,
+            watched=self._watched(progress),
+        )
 
     def revised(self, since: Any, **options: Any) -> RevisedAnswer:
         """Return the changes of this answer due to corrections since a version or a time; options as in

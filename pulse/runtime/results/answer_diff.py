@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from pulse.operators.data.relation import Relation
 from pulse.operators.node import PlanError
+from pulse.operators.relational.scan import scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import AS_STORED, Evolution
@@ -26,6 +27,8 @@ from pulse.runtime.incremental.version_diff_modes import (
 from pulse.runtime.incremental.view import MODES
 from pulse.runtime.results.lazy_table import LazyTable
 from pulse.runtime.results.notes import notes_of
+from pulse.store.derived import refuse_derived
+from pulse.store.model import Model
 from pulse.store.model_ref import ModelRef
 
 if TYPE_CHECKING:
@@ -75,6 +78,10 @@ class RevisedAnswer(LazyTable):
             raise PlanError(
                 "revisions: old results at hand are patched in this process; use the engine local, or leave them out"
             )
+        for stream in sorted({scan.stream for scan in scans(query.plan)}):
+            model = Model(paths[stream])
+            advice = "ask the query it was saved from, or nest that query"
+            refuse_derived(model, f"revisions of stream {stream}", advice)
         self.query = query
         self._paths, self._since, self._spark, self._results = paths, since, spark, results
         self._to = {

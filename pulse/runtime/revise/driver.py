@@ -30,6 +30,7 @@ from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.append import FILES
 from pulse.runtime.revise.task import Done, ReviseJob, Task, homes, reason_kind, revise_units, set_aside
+from pulse.store.derived import refuse_derived
 from pulse.store.errors import StoreError
 from pulse.store.manifest import ASIDE
 from pulse.store.model import Model
@@ -98,6 +99,7 @@ def revise(
     that a reader could not turn into revisions, stored with the other rejected ones; without ``spark`` the tasks run in this
     process; the other options are those of :meth:`pulse.Session.revise`.
     """
+    refuse_derived(model, "revise", "revise the models it was made from, and make it anew")
     if revisions.schema != model.schema:
         raise StoreError(
             f"{model.path}: expected revisions with the model's schema {model.schema!r}, got {revisions.schema!r}"
