@@ -303,3 +303,25 @@ def test_positions_in_degrees_need_a_projection(run: Run, s: tuple[str, ...], tm
         run("query", SAMPLED, *s, "--out", tmp_path / "a.geojson"),
         "GeoJSON needs positions in degrees; add --geo",
     )
+
+
+def test_saved_as_a_model(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
+    text = "select symbol, price from S where price > 20"
+    done = run("query", text, *s, "--save", tmp_path / "high")
+    assert done.code == 0
+    assert "segments saved in" in done.out
+    shown = run(
+        "query", "select * from Q", "--stream", f"Q={tmp_path / 'high'}", *LOCAL, "--segments", "--limit", 2
+    )
+    assert shown.code == 0
+    assert "certainty" in shown.out
+    told = run("info", tmp_path / "high").out
+    assert text in told
+    assert "input" in told
+    assert "tuples" not in told
+    assert run("query", text, *s, "--save", tmp_path / "high").code != 0
+    again = run("query", text, *s, "--save", tmp_path / "high", "--overwrite", "--json")
+    assert json.loads(again.out)["segments"] == len(Model(tmp_path / "high"))
+    refused(
+        run("query", text, *s, "--save", tmp_path / "x", "--segments"), "--save does not go with --segments"
+    )
