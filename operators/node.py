@@ -131,6 +131,11 @@ class Node(Parametric):
     """Whether the variants of a sweep share its samples."""
 
     @property
+    def why_not_revised(self) -> str | None:
+        """Return why changes of its input cannot be propagated to its results; None where they can."""
+        return None
+
+    @property
     def why_not_in_jobs(self) -> str | None:
         """Return why a job cannot have it in its query; None where it can."""
         return None

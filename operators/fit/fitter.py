@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from pulse.core.schema import Truth
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import format_instant
 from pulse.kernels.counting_sort import group
+from pulse.kernels.fit.constraints import EPS
 from pulse.kernels.fit.greedy_lines import (
     AUTO,
     OPEN_SEGMENT,
@@ -111,8 +112,11 @@ class Fitter:
         chunk_rows: int = _CHUNK,
         record: bool = False,
         drops: Drops | None = None,
+        rounded: Collection[str] = (),
     ) -> None:
         self.spec = spec
+        # Undoing an alteration of units rounds a value twice at most.
+        self._rates = np.array([4 * EPS * (name in rounded) for name in spec.schema.modelled_names])
         self._drops = drops
         self.counts = FitCounts()
         self._chunk_rows = chunk_rows
@@ -243,7 +247,9 @@ class Fitter:
         if not self.spec.schema.flow_names:
             return v, None
         state = self._totals[ids]
-        totals = running_totals(t, v, offsets, self.spec.adds, watermark=watermark, known=known, state=state)
+        totals = running_totals(
+            t, v, offsets, self.spec.adds, watermark=watermark, known=known, state=state, rates=self._rates
+        )
         self._totals[ids] = state
         beyond = np.isfinite(v).all(axis=0) & ~np.isfinite(totals.v).all(axis=0)
         if beyond.any():

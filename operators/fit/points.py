@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,11 @@ def fitter_for(
     watermarks: Mapping[tuple[object, ...], int] | None = None,
     record: bool = False,
     drops: Drops | None = None,
+    rounded: Collection[str] = (),
 ) -> Fitter:
-    """Create the fitter for a spec: of points, or of ranges within bounds."""
+    """Create the fitter for a spec: of points, or of ranges within bounds; ``rounded``: attributes converted from other units."""
     kind = PointFitter if spec.schema.points else Fitter
-    return kind(spec, watermarks=watermarks, record=record, drops=drops)
+    return kind(spec, watermarks=watermarks, record=record, drops=drops, rounded=rounded)
 
 
 class PointFitter(Fitter):

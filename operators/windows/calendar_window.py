@@ -37,7 +37,7 @@ from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.node import Node, plan_node
 from pulse.operators.reach import Reach
 from pulse.operators.windows.base import WindowFunction, present
-from pulse.operators.windows.flow import WHOLE_KEY, FlowOfPeriods
+from pulse.operators.windows.flow import FlowOfPeriods
 from pulse.operators.windows.flow_ratio import RatioOfPeriods
 from pulse.operators.windows.functions import OVER_TUPLES
 from pulse.operators.windows.incremental_window import IncrementalWindow
@@ -257,7 +257,7 @@ class CalendarWindow(Window):
 
     @property
     def need(self) -> Reach:
-        return Reach(WHOLE_KEY if self.is_of_flow else self.periods.longest, 0)
+        return Reach(self.periods.longest, 0)
 
     def incremental(
         self, view: Maintenance, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach

@@ -7,7 +7,7 @@
   size after the newest tuple. Instants are whole microseconds: ``t⁻`` is the microsecond before ``t``.
 2 Bounds: those of the two values together, and their rounding; the same for a window of any size.
 3 Inverts: half the bound to either value.
-4 Revises: upstream by replaying all rows of the key, as a corrected tuple moves all totals after it.
+4 Revises: not by propagation, as a corrected tuple moves all totals after it; both versions can be asked.
 5 Accents: a sum follows a scale of its flow, but no shift, as the number of tuples is unknown (semantics 8.2).
 """
 
@@ -30,9 +30,6 @@ from pulse.operators.inversion.fit import Fit
 from pulse.operators.relational.equi_join import common_cells, joined
 from pulse.operators.windows.base import WindowFunction, present
 from pulse.operators.windows.key_totals import KeyTotals
-
-WHOLE_KEY = 1 << 60
-"""Microseconds that reach from any instant to before a key's first tuple."""
 
 
 class _OfFlow:

@@ -37,7 +37,6 @@ from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import Reach
 from pulse.operators.time_range import TimeRange
 from pulse.operators.windows.base import WindowFunction
-from pulse.operators.windows.flow import WHOLE_KEY
 from pulse.operators.windows.functions import OVER_FLOWS, OVER_RANGES, OVER_TUPLES
 from pulse.operators.windows.incremental_grid import GridWindow
 from pulse.operators.windows.incremental_window import IncrementalWindow
@@ -196,6 +195,19 @@ class Window(Aggregate):
 
     # -- revisions ------------------------------------------------------------------------------------------
 
+    @property
+    def why_not_revised(self) -> str | None:
+        if not self.is_of_flow:
+            return None
+        return (
+            f"{self.label}: a correction moves all totals of its key after it, so changes are not propagated to sums of flows; "
+            "ask both versions (as of version …) and compare their answers"
+        )
+
+    @property
+    def why_not_in_jobs(self) -> str | None:
+        return f"{self.label}: jobs predict values, not running totals" if self.is_of_flow else None
+
     is_storable = True
 
     @property
@@ -206,8 +218,6 @@ class Window(Aggregate):
     def need(self) -> Reach:
         # A result that may stay constant for as long as a window extends by as much at either end.
         size = self.looks_back
-        if self.is_of_flow:
-            return Reach(WHOLE_KEY, size)
         return Reach(2 * size, size) if self.operator.may_stay else Reach(size, 0)
 
     @property

@@ -250,6 +250,11 @@ def _input_units(model: Model, log: AccentLog, policy: Policy) -> InputUnits | N
     evolving = Alter(log.evolving(policy).steps(time)).inverse()
     presence = Presence(log.evolving(policy).for_segments(model.schema).gaps(model.schema), stored=True)
     if model.manifest.accents is None:
+        for name in sorted({*evolving.steps} & {*model.schema.flow_names}):
+            raise UnsupportedAccentError(
+                f"{model.path}: '{name}' is a flow, and the model has its total in the units as recorded, mixed after the "
+                "accent; fit the model with these accents"
+            )
         # A tuple before the accent holds until the next one: only segments that begin after the accent are surely in its units.
         held, lines = (
             frozenset(name for name, truth in model.schema.modelled if truth is one)

@@ -75,6 +75,11 @@ class FitRequest:
                 found.check_header(name)
                 raise _missing(name, columns.names, found.where)
             check_once(name, columns.names, found.where)
+        for name in computed:
+            if name in columns.names:
+                raise SessionError(
+                    f"fit: flow {name}: {found.where} has a column of this name; model it ({name}:flow), or rename the flow"
+                )
         schema = StreamSchema.of(
             key={name: _plain(columns.field(name).type, name) for name in key},
             time=time,
@@ -83,11 +88,6 @@ class FitRequest:
             points=points,
             flows={name: str(of) for name, of in computed.items()},
         )
-        for name in computed:
-            if name in columns.names:
-                raise SessionError(
-                    f"fit: flow {name}: {found.where} has a column of this name; model it ({name}:flow), or rename the flow"
-                )
         if {"x", "y"} <= {*model}:
             schema = replace(schema, plane=found.plane())
         for name in sources:
@@ -159,6 +159,13 @@ def _check_flows(log: AccentLog, schema: StreamSchema) -> None:
     """Check that no accent adds or drops what flows add up: what a total lacks then is unknown."""
     computed = computed_flows(schema).values()
     own = {*schema.flow_names, *(column for of in computed for column in of.columns)}
+    for name in sorted(own):
+        steps = log.steps(schema.time).get(name)
+        if steps is not None and any(one.effect.b != 0 for one in steps.alterations):
+            raise SessionError(
+                f"fit: an accent shifts '{name}', which a flow adds up: its sums would shift by an unknown number of tuples; "
+                "accents may scale it (y * 100)"
+            )
     for name in sorted(own & log.added_or_dropped):
         raise SessionError(
             f"fit: an accent adds or drops '{name}', which a flow adds up: its total would be unknown from there on; leave the "

@@ -29,7 +29,7 @@ from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
 from pulse.kernels.fit.truth_intervals import LATE
 from pulse.operators.data.arrival_order import sorted_by_key_and_time
-from pulse.operators.data.flow_columns import recorded_schema, source_columns, with_flows
+from pulse.operators.data.flow_columns import computed_flows, recorded_schema, source_columns, with_flows
 from pulse.operators.data.tuple_columns import times
 from pulse.operators.fit.fitter import REASONS
 from pulse.operators.fit.key_boundaries import SEGMENTS
@@ -107,6 +107,17 @@ class FitJob:
         convert.
         """
         return ToBaseUnits.of(self.accents, recorded_schema(self.spec.schema))
+
+    @property
+    def rounded_flows(self) -> frozenset[str]:
+        """Return the flows whose values were recorded in other units, so that converting them rounds."""
+        altered = frozenset[str]() if self.undo is None else frozenset(self.undo.units.steps)
+        computed = computed_flows(self.spec.schema)
+        of = {
+            name: computed[name].columns if name in computed else (name,)
+            for name in self.spec.schema.flow_names
+        }
+        return frozenset(name for name, columns in of.items() if altered & set(columns))
 
     @cached_property
     def drops(self) -> Drops | None:
@@ -235,7 +246,11 @@ def fit_unit(
     Without ``as_arrived`` the tuples have no order, and are sorted by key and time.
     """
     fitter = fitter_for(
-        job.spec, watermarks=job.watermarks.get(ordinal), record=job.keep_tuples, drops=job.drops
+        job.spec,
+        watermarks=job.watermarks.get(ordinal),
+        record=job.keep_tuples,
+        drops=job.drops,
+        rounded=job.rounded_flows,
     )
     staging = Path(job.staging)
     aside = _GrowingFile(staging / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")

@@ -29,7 +29,7 @@ from pulse.operators.incremental.base import Flow, IncrementalOperator
 from pulse.operators.incremental.costs import Costs
 from pulse.operators.incremental.delta import Changed, Delta, nothing
 from pulse.operators.incremental.grid_sample import GridSample
-from pulse.operators.node import Node, PlanError, is_selective
+from pulse.operators.node import Node, PlanError, is_selective, walk
 from pulse.operators.output.diff import Changes
 from pulse.operators.output.sampling import as_points
 from pulse.operators.reach import NONE, Reach
@@ -149,6 +149,9 @@ class IncrementalView(View):
             raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
         if mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
+        for why in (node.why_not_revised for node in walk(query.plan)):
+            if why is not None:
+                raise PlanError(f"revisions: {why}")
         super().__init__(ContinuousQuery(query, dict(columns)))
         self.query, self.columns, self.mode = query, self.continuous.columns, mode
         self.costs, self.output_units = costs, output_units

@@ -38,13 +38,13 @@ def revisions_from(
     :class:`Revisions`; or :class:`Recorded`. The options are those of :meth:`pulse.Session.revise`.
     """
     schema = recorded_schema(model.schema)
+    if model.accents is not None and model.schema.flow_names:
+        raise SessionError(
+            f"revise: {model.path} has accents and flows ({', '.join(model.schema.flow_names)}), whose totals are of tuples in "
+            "converted units; fit the corrected data anew"
+        )
     if isinstance(given, Revisions) or not model.schema.flows:
         return _read(given, model, schema, reader=reader, known=known, time_unit=time_unit)
-    if model.accents is not None:
-        raise SessionError(
-            f"revise: {model.path} has accents and computed flows ({', '.join(dict(model.schema.flows))}), whose tuples in base "
-            "units are not recorded; fit the corrected data anew"
-        )
     read = _read(given, model, schema, reader=reader, known=known, time_unit=time_unit)
     table = with_flows(read.revisions.table, model.schema)
     return RevisionInput(Revisions.of(table, model.schema), read.aside)
