@@ -81,7 +81,7 @@ class Top(Unary):
         possible = run.possible or is_selective(self.input)
         points = run.instants(self.input, every, possible=possible)
         if self.phase == "partial":
-            return points.take(np.flatnonzero(Ranking.of(points, self).possible)).without_empty_groups()
+            return points.take(np.flatnonzero(Ranking(points, self).possible)).without_empty_groups()
         return top_rows(points.merged(), self)
 
     # -- rewriting ------------------------------------------------------------------------------------------
@@ -148,31 +148,37 @@ class Top(Unary):
 
 
 class Ranking:
-    """Points by instant, and which of them may be, are on the model and surely are among the top."""
+    """Points by instant: which of them surely are among the top, are so on the model, or may be; each computed when asked for."""
 
-    def __init__(self, certain: BoolArray, likely: BoolArray, possible: BoolArray) -> None:
-        self.certain, self.likely, self.possible = certain, likely, possible
-
-    @classmethod
-    def of(cls, points: Relation, top: Top) -> Ranking:
-        """Rank the points of all keys at each instant."""
-        sign = -1.0 if top.smallest else 1.0
-        x, err = sign * points.models[top.by][:, 0], points.err[top.by]
+    def __init__(self, points: Relation, top: Top) -> None:
+        sign, self.count = -1.0 if top.smallest else 1.0, top.count
+        self.x, err = sign * points.models[top.by][:, 0], points.err[top.by]
         exact = err == 0.0
-        lower = np.where(exact, x, np.nextafter(x - err, -np.inf))
-        upper = np.where(exact, x, np.nextafter(x + err, np.inf))
-        instant: IntArray = np.unique(points.ref, return_inverse=True)[1].reshape(-1)
-        sure, held = points.certainty == CERTAIN, points.certainty >= LIKELY
-        n, every = top.count, np.ones(len(x), bool)
+        self.lower = np.where(exact, self.x, np.nextafter(self.x - err, -np.inf))
+        self.upper = np.where(exact, self.x, np.nextafter(self.x + err, np.inf))
+        self.instant: IntArray = np.unique(points.ref, return_inverse=True)[1].reshape(-1)
+        self.sure, self.held = points.certainty == CERTAIN, points.certainty >= LIKELY
+
+    @property
+    def certain(self) -> BoolArray:
+        """Return which rows are among the top for every truth."""
+        every, n = np.ones(len(self.x), bool), self.count
         # A row counts itself among those that may lie above it, unless it has no error.
-        others = np.where(
-            upper > lower, nth_largest(upper, instant, every, n + 1), nth_largest(upper, instant, every, n)
-        )
-        return cls(
-            sure & (others <= lower),
-            held & (nth_largest(x, instant, held, n) <= x),
-            nth_largest(lower, instant, sure, n) <= upper,
-        )
+        one, other = (nth_largest(self.upper, self.instant, every, k) for k in (n + 1, n))
+        certain: BoolArray = self.sure & (np.where(self.upper > self.lower, one, other) <= self.lower)
+        return certain
+
+    @property
+    def likely(self) -> BoolArray:
+        """Return which rows are among the top on the model."""
+        likely: BoolArray = self.held & (nth_largest(self.x, self.instant, self.held, self.count) <= self.x)
+        return likely
+
+    @property
+    def possible(self) -> BoolArray:
+        """Return which rows are among the top for some truth."""
+        possible: BoolArray = nth_largest(self.lower, self.instant, self.sure, self.count) <= self.upper
+        return possible
 
 
 def nth_largest(values: FloatArray, group: IntArray, among: BoolArray, n: int) -> FloatArray:
@@ -193,7 +199,8 @@ def nth_largest(values: FloatArray, group: IntArray, among: BoolArray, n: int) -
 
 def top_rows(points: Relation, top: Top) -> Relation:
     """Select the points that are among the top of some truth, with the certainty that they are."""
-    ranking = Ranking.of(points, top)
-    codes = np.where(ranking.certain, CERTAIN, np.where(ranking.likely, LIKELY, POSSIBLE)).astype(np.uint8)
+    ranking = Ranking(points, top)
+    likely = ranking.likely
+    codes = np.where(ranking.certain, CERTAIN, np.where(likely, LIKELY, POSSIBLE)).astype(np.uint8)
     made = replace(points, certainty=np.minimum(points.certainty, codes))
-    return made.take(np.flatnonzero(ranking.possible | ranking.likely))
+    return made.take(np.flatnonzero(ranking.possible | likely))
