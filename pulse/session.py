@@ -238,6 +238,51 @@ class Session:
             request.accents(accents, splits),
         )
 
+    def fit_apart(
+        self,
+        data: Any,
+        *,
+        model: Mapping[str, str],
+        optional: str | Iterable[str],
+        out: str | os.PathLike[str],
+        error: Any = None,
+        drift: Any = None,
+        max_speed: str | None = None,
+        **options: Any,
+    ) -> dict[str, Model]:
+        """Fit attributes that tuples may lack in models of their own, so that a missing value costs its attribute, not the tuple.
+
+        The model of all other attributes is in ``out``, that of an optional one, such as ``cog``, in ``out-cog``. Returns the
+        models by the name of their optional attribute; the first has an empty name. Queries join them by key.
+
+        Parameters
+        ----------
+        data : as of :meth:`fit`
+        model : maps each modelled attribute to its truth
+        optional : name or names of modelled attributes that tuples may lack: null or not finite
+        out : folder of the model of the other attributes
+        error : bound on the value, as of :meth:`fit`
+        drift : bound on the integral, given like ``error``
+        max_speed : as of :meth:`fit`, for the model of the other attributes, which has the positions
+        **options : as of :meth:`fit`
+        """
+        from pulse.runtime.fit.optional import parts_of
+
+        names = (optional,) if isinstance(optional, str) else tuple(optional)
+        parts = parts_of(_folder(out), model, names, error, drift)
+        return {
+            name: self.fit(
+                data,
+                model=part.model,
+                out=part.out,
+                error=part.error,
+                drift=part.drift,
+                max_speed=None if name else max_speed,
+                **({**options, "flow": None} if name else options),
+            )
+            for name, part in parts.items()
+        }
+
     def revise(
         self,
         model: Model | str | os.PathLike[str],

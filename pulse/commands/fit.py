@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time as clock
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -43,6 +43,7 @@ def fit(
     accents: given.Accents = None,
     splits: given.Splits = None,
     where: given.Where = None,
+    optional: given.Optional = None,
     for_query: given.ForQuery = None,
     stream: given.StreamName = "S",
     param: given.Param = None,
@@ -73,36 +74,42 @@ def fit(
     before = _version(out) if append else None
     with started(master, engine) as session, Bar(quiet=as_json) as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore", SetAsideWarning)  # the report includes it
-        fitted = session.fit(
-            files,
-            key=options.names(key) or None,
-            time=time,
-            model=options.models(model or ()),
-            flow=options.flows(flow),
-            keep=options.names(keep),
-            points=points,
-            error=options.bounds(error, "--error"),
-            drift=options.bounds(drift, "--drift"),
-            for_query=None if for_query is None else options.query_text(for_query),
-            stream=stream,
-            parameters=options.parameters(param),
-            degree=degree,
-            max_gap=max_gap,
-            nonfinite=nonfinite,
-            max_speed=max_speed,
-            late=late,
-            format=given.format_of(format, projection, read, files, key, time),
-            out=out,
-            overwrite=overwrite,
-            append=append,
-            keep_tuples=keep_tuples,
-            accents=accents,
-            splits=splits,
-            where=where,
-            progress=lambda units, rows: bar.update(f"{units} units, ", rows),
+        asked: dict[str, Any] = {
+            "key": options.names(key) or None,
+            "time": time,
+            "model": options.models(model or ()),
+            "flow": options.flows(flow),
+            "keep": options.names(keep),
+            "points": points,
+            "error": options.bounds(error, "--error"),
+            "drift": options.bounds(drift, "--drift"),
+            "for_query": None if for_query is None else options.query_text(for_query),
+            "stream": stream,
+            "parameters": options.parameters(param),
+            "degree": degree,
+            "max_gap": max_gap,
+            "nonfinite": nonfinite,
+            "max_speed": max_speed,
+            "late": late,
+            "format": given.format_of(format, projection, read, files, key, time),
+            "out": out,
+            "overwrite": overwrite,
+            "append": append,
+            "keep_tuples": keep_tuples,
+            "accents": accents,
+            "splits": splits,
+            "where": where,
+            "progress": lambda units, rows: bar.update(f"{units} units, ", rows),
+        }
+        apart = options.names(optional)
+        models = (
+            session.fit_apart(files, optional=apart, **asked) if apart else {"": session.fit(files, **asked)}
         )
-    unchanged = fitted.version == before
-    _print_report(fitted.manifest, out, clock.perf_counter() - begin, as_json, unchanged=unchanged)
+    unchanged = models[""].version == before
+    _print_report(models[""].manifest, out, clock.perf_counter() - begin, as_json, unchanged=unchanged)
+    for name, model_of in models.items():
+        if name and not as_json:
+            typer.echo(f"{name}: {model_of.manifest.modelled:,} tuples that have it, in {model_of.path}")
 
 
 def _version(out: Path) -> int | None:

@@ -109,6 +109,13 @@ KeepTuples = Annotated[
 ]
 Accents = Annotated[Path | None, typer.Option(help="Log of accents: where units and schema change.")]
 Splits = Annotated[Path | None, typer.Option(help="Table of stock splits: symbol, t, ratio (4:1).")]
+Optional = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Modelled attribute(s) that rows may lack, each in a model of its own, OUT-NAME; several with commas: cog,sog.",
+        autocompletion=completing.columns,
+    ),
+]
 Where = Annotated[
     str | None,
     typer.Option(
