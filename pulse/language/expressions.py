@@ -48,6 +48,11 @@ RELATIONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
     exp.GT: ">",
 }
+REFUSED = {
+    "coalesce": "a row exists only where all its attributes are defined, and a join has rows only where both streams have some, "
+    "so that nothing is left to fill in a hole; query the streams apart, or fit them as one stream",
+}
+"""Functions of other databases that queries lack, and why."""
 DERIVATIVES = ("derivative", "d")
 """The names of the derivative at an instant."""
 FUNCTIONS = sorted(
@@ -293,6 +298,8 @@ class Binder:
             return self._derivative(node), NUMBER
         if name in CALENDAR:
             raise wrong(f"{name} can only be compared with a literal, in a condition", node)
+        if name in REFUSED:
+            raise wrong(f"there is no {name}: {REFUSED[name]}", node)
         rules = SCALARS.get(name)
         if rules is None or not rules.public:
             raise wrong(f"there is no function '{name}'; {known(name, FUNCTIONS)}", node)
