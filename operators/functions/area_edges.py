@@ -166,6 +166,8 @@ def _near(tracks: Tracks, area: Area) -> _Near:
                 [np.abs(evaluate(one, pairs.lo)) <= r for one, r in zip(q, reach, strict=True)], axis=0
             )
             instant[row[point & met]] = True
+            if point.all():
+                continue
         sets = _within(q[0], reach[0], pairs)
         for one, r in zip(q[1:], reach[1:], strict=True):
             sets = intersect(sets, _within(one, r, pairs))
@@ -182,7 +184,6 @@ def _pairs(tracks: Tracks, area: Area) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield rows and the edges whose boxes they meet, rows in order, some rows at a time."""
     import shapely
 
-    index = _shape(area.wkb).index
     low, high = [], []
     for c, err in ((tracks.x, tracks.ex), (tracks.y, tracks.ey)):
         least, most, _ = bounds(c, tracks.lo, tracks.hi)
@@ -190,12 +191,20 @@ def _pairs(tracks: Tracks, area: Area) -> Iterator[tuple[IntArray, IntArray]]:
         room = room + _ROUNDED * (c.shape[1] + 2) * (magnitudes(c, tracks.lo, tracks.hi) + room)
         low.append(least - room)
         high.append(most + room)
-    for first in range(0, len(tracks.lo), _ROWS):
-        part = slice(first, first + _ROWS)
-        row, edge = index.query(shapely.box(low[0][part], low[1][part], high[0][part], high[1][part]))
+    shape = _shape(area.wkb)
+    meets = np.ones(
+        len(tracks.lo), bool
+    )  # the box of all edges: most rows are far from it, and need no box of their own
+    for axis in (0, 1):
+        meets &= high[axis] >= min(shape.a[:, axis].min(), shape.b[:, axis].min())
+        meets &= low[axis] <= max(shape.a[:, axis].max(), shape.b[:, axis].max())
+    rows = np.flatnonzero(meets)
+    for first in range(0, len(rows), _ROWS):
+        part = rows[first : first + _ROWS]
+        row, edge = shape.index.query(shapely.box(low[0][part], low[1][part], high[0][part], high[1][part]))
         if len(row):
             order = np.argsort(row, kind="stable")
-            yield row[order] + first, edge[order]
+            yield part[row[order]], edge[order]
 
 
 def _axes(pairs: Tracks, area: Area, edge: IntArray) -> tuple[list[FloatArray], list[FloatArray]]:
