@@ -227,3 +227,14 @@ def sum_rounding(c: Array, first: Array, second: Array, lo: Array, hi: Array) ->
 def _rows(c: Array, lo: Array, hi: Array) -> tuple[Array, Array, Array]:
     arrays = [np.ascontiguousarray(x, dtype=np.float64) for x in (c, lo, hi)]
     return arrays[0], arrays[1], arrays[2]
+
+
+def round_up(values: Array, bits: int = 6) -> Array:
+    """Round numbers that are not negative up to ``bits`` significant bits, so that they are stored in about a byte.
+
+    >>> round_up(np.array([0.0, 1.0, 1.01, np.inf])).tolist()
+    [0.0, 1.0, 1.03125, inf]
+    """
+    fraction, exponent = np.frexp(values)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(np.ceil(fraction * 2.0**bits) / 2.0**bits, exponent))

@@ -236,7 +236,7 @@ def _check_ranges(
     found.add(~inside, "a range begins outside the truth", key, begin)
     if not inside.all():
         return
-    grain = GRAIN + 4 * ULP * 1e6 * np.maximum(np.abs(ranges.lo), np.abs(ranges.hi))
+    grain = grain_of(ranges)
     beyond = (end - truth.run_end[piece]) + end_rest
     found.add(beyond > grain, "a range ends after the truth", key, begin, beyond)
     found.add((end - begin) + (end_rest - rest) <= 0, "an empty range", key, begin)
@@ -387,6 +387,21 @@ def _check_attribute(
     else:
         areas = [_area(deviation, part, length) for part in parts]
     _check_drift(ranges, s, key, name, drift, found, parts, areas, (y0, y1, length, size))
+    certified = np.ma.filled(ranges.err2(name), np.inf)
+    squares = np.bincount(r, (length * _mean_square(deviation)).astype(float), len(ranges))
+    # Where ends lie between tuples, by what a misplaced end may contribute; and the rounding of this very computation.
+    unsharp = 2e-6 * grain_of(ranges) * ranges.err(name) ** 2
+    rough = np.zeros(len(ranges))
+    np.maximum.at(rough, r, tiny.astype(float))
+    room = unsharp + 2.0 * np.sqrt(squares * (ranges.hi - ranges.lo)) * rough + 1e-9 * squares
+    found.add(
+        squares > certified + room,
+        f"{name} has larger squares than certified",
+        key,
+        ranges.ref,
+        squares,
+        certified,
+    )
 
 
 def _check_drift(
@@ -415,6 +430,17 @@ def _check_drift(
                 swell > asked * (1 + 1e-9) + weight * 1e-14 + TINIEST,
                 f"{name} drifts by more than asked", key[r], at, swell, asked,
             )  # fmt: skip
+
+
+def grain_of(ranges: SegmentBatch) -> Any:
+    """Microseconds by which ranges that meet may miss each other."""
+    return GRAIN + 4 * ULP * 1e6 * np.maximum(np.abs(ranges.lo), np.abs(ranges.hi))
+
+
+def _mean_square(deviation: Any) -> Any:
+    """Mean of the squared deviation over each stretch: Gauss's rule on six points, exact to degree 11."""
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    return sum(w * deviation((1 + x) / 2) ** 2 for x, w in zip(nodes, weights, strict=True)) / 2
 
 
 def _area(deviation: Any, part: Any, length: Any) -> Any:

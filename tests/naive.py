@@ -65,6 +65,17 @@ def polynomial_integral(c: Sequence[float], a: Fraction, b: Fraction) -> Fractio
     return sum((Fraction(float(x)) * power for x, power in zip(c, powers, strict=True)), Fraction(0))
 
 
+def squared_integral(c: Sequence[Any], line: Sequence[Fraction], a: Fraction, b: Fraction) -> Fraction:
+    """The integral of the square of a polynomial less a line from a to b."""
+    d = [Fraction(x) for x in c] + [Fraction(0)] * max(0, 2 - len(c))
+    d[0], d[1] = d[0] - line[0], d[1] - line[1]
+    square = [Fraction(0)] * (2 * len(d) - 1)
+    for i, x in enumerate(d):
+        for j, y in enumerate(d):
+            square[i + j] += x * y
+    return sum((x * (b ** (i + 1) - a ** (i + 1)) / (i + 1) for i, x in enumerate(square)), Fraction(0))
+
+
 def window_integral(
     pieces: Sequence[tuple[int, float, float, Sequence[float]]],
     closing: Fraction,
@@ -342,6 +353,7 @@ class Row(NamedTuple):
     models: list[list[float]]
     err: list[float]
     drift: list[float]
+    err2: list[float]
 
 
 class Asked(NamedTuple):
@@ -446,6 +458,7 @@ def _check_attribute(
     problems: list[str],
 ) -> None:
     delta, weight = Fraction(0), Fraction(0)
+    squares, roughness = [Fraction(0) for _ in rows], [Fraction(0) for _ in rows]
     for number, piece, begin, end in stretches:
         row, c = rows[number], rows[number].models[a]
         length = (end - begin) / 10**6
@@ -484,11 +497,14 @@ def _check_attribute(
         if kind == "samples":
             continue
         weight += length * size
+        shift = (begin - row.ref) / 10**6
+        line = [y[0] - (y[1] - y[0]) * (piece.begin - row.ref) / span, (y[1] - y[0]) * 10**6 / span]
+        squares[number] += squared_integral(c, line, shift, shift + length)
+        roughness[number] = max(roughness[number], size / 10**13 + slope / 10**8 + unsharp)
         if not math.isfinite(row.drift[a]):  # unknown up to the end of the run: the integral is beyond floats
             if weight < 10**306:
                 problems.append(f"attribute {a} from {float(begin)}: its drift is unknown")
             continue
-        shift = (begin - row.ref) / 10**6
         for part in looked:
             area = polynomial_integral(c, shift, shift + length * part)
             area -= length * part * (ends[0] + truth(part)) / 2
@@ -504,6 +520,32 @@ def _check_attribute(
                 ):
                     problems.append(f"attribute {a} at {at}: drifts {float(swell)}, asked {float(bound)}")
         delta += polynomial_integral(c, shift, shift + length) - length * (ends[0] + ends[1]) / 2
+    if kind != "samples":
+        for row, exact, rough in zip(rows, squares, roughness, strict=True):
+            _check_squares(row, a, exact, rough, problems)
+
+
+def _check_squares(row: Row, a: int, exact: Fraction, rough: Fraction, problems: list[str]) -> None:
+    """Is the certified integral of the squared deviation above the exact one, and not far above?"""
+    length = Fraction(row.hi) - Fraction(row.lo)
+    if not math.isfinite(row.err2[a]):
+        if exact < 10**280 and (rough * (1 + length)) ** 2 < 10**280:
+            problems.append(f"attribute {a} from {row.lo} of {row.ref}: its squared error is unknown")
+        return
+    unsharp = (
+        2 * _offset_tolerance(row) / 10**6 * Fraction(row.err[a]) ** 2
+    )  # of ends that lie between tuples
+    if exact > Fraction(row.err2[a]) + unsharp:
+        problems.append(
+            f"attribute {a} from {row.lo} of {row.ref}: squares {float(exact)}, certified {row.err2[a]}"
+        )
+    root = (exact + unsharp).as_integer_ratio()
+    least = Fraction(math.isqrt(root[0] * 2**200 // root[1]) + 1, 2**100) if exact else Fraction(0)
+    most = (least + rough * (1 + length)) ** 2 * (1 + Fraction(1, 10**6)) + Fraction(2) ** -150 * (1 + length)
+    if Fraction(row.err2[a]) > most and exact > Fraction(2) ** -180:
+        problems.append(
+            f"attribute {a} from {row.lo} of {row.ref}: squares {float(exact)}, far below {row.err2[a]}"
+        )
 
 
 def line_fits(constraints: list[tuple[Fraction, Fraction, Fraction]], degree: int) -> bool:
@@ -611,6 +653,7 @@ def fitted_rows(t: Any, fitted: Any, key: int = 0) -> list[Row]:
             fitted.coefficients[i].tolist(),
             fitted.err[i].tolist(),
             fitted.drift[i].tolist(),
+            fitted.err2[i].tolist(),
         )
         for i in range(len(fitted.lo))
         if fitted.key[i] == key

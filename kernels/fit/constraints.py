@@ -61,10 +61,11 @@ REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, TRUTH = TUBE, TUBE + 1, TUBE + 2, TUBE + 3, 
 # place where it failed, the model, …
 BASE, AREA, SIDE, SIDE_X, C0, C1 = TUBE + 5, TUBE + 6, TUBE + 7, TUBE + 8, TUBE + 9, TUBE + 10
 # … and what is known of it: largest deviation, and drift with its rounding, the drift now, the integral of the magnitude since
-# the run began, the largest magnitude of what is not exact, whether a requested bound is exceeded.
+# the run began, the largest magnitude of what is not exact, whether a requested bound is exceeded, and the integral of the
+# squared deviation.
 DEVIATION, DRIFT, DELTA, WEIGHT, MAGNITUDE = TUBE + 11, TUBE + 12, TUBE + 13, TUBE + 14, TUBE + 15
-EXCEEDS = TUBE + 16
-KNOWN = 6  # columns from DEVIATION on
+EXCEEDS, SQUARES = TUBE + 16, TUBE + 17
+KNOWN = 7  # columns from DEVIATION on
 TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
 # What the newest interval of a step requires at its end: whether anything, where it begins, and its value.
 PENDING, PENDING_X, PENDING_Y = TRIAL + KNOWN, TRIAL + KNOWN + 1, TRIAL + KNOWN + 2

@@ -45,6 +45,7 @@ from pulse.kernels.fit.constraints import (
     REL,
     ROUNDING,
     SPARE,
+    SQUARES,
     TRIAL,
     TRUTH,
     WEIGHT,
@@ -75,6 +76,9 @@ IntArray = npt.NDArray[np.int64]
 AUTO = -1  # degree chosen per segment
 # Constants that would cut an interval into more parts than this follow its slope in name only.
 _SHORTEST_PART = 2.0**-20
+_SUMS = 1.0 + 2.0**-30  # the rounding of sums over all intervals of a segment
+_INSTANT = 2.0**-48  # four squared steps of twice the rounding of an instant
+_LEAST_SQUARES = 2.0**-900  # per second: exceeds squares that underflow
 SEGMENT, POINT_SEGMENT, OPEN_START, OPEN_SEGMENT = range(4)  # kinds of emitted rows
 
 
@@ -118,6 +122,7 @@ def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
     w[a, TRIAL + 2] = after
     w[a, TRIAL + 3] = weight
     w[a, TRIAL + 4] = largest
+    w[a, TRIAL + 6] = w[a, SQUARES] + (d0 * d0 + d0 * d1 + d1 * d1) * (x1 - x0)
     holds, exceeds = True, False
     rel, floor = w[a, REL], w[a, FLOOR]
     if rel >= 0.0:
@@ -200,23 +205,40 @@ def _halve_until_it_holds(t, v, index, w, j, offset):
     return offset
 
 
+@step
+def squares_bound(squares, deviation, rounding, lo, hi, intervals):
+    """Bound the integral of the squared deviation from its computed value, the rounding of deviations and of instants.
+
+    By the triangle inequality its root errs by at most the rounding of a deviation times the root of the length. At the instant
+    of each interval's end, known to a few units in the last place, the truth may step by twice the largest deviation.
+    """
+    if not (deviation > 0.0 or rounding > 0.0):
+        return 0.0
+    steps = intervals * deviation * deviation * _INSTANT * max(abs(lo), abs(hi))
+    root = np.sqrt(squares + steps) * _SUMS + np.sqrt(hi - lo) * rounding
+    return root * root * _SUMS + _LEAST_SQUARES * (1.0 + (hi - lo))
+
+
 @routine
-def _emit(w, row, out_index, out_value, lo, hi, count):
+def _emit(w, row, out_index, out_value, lo, hi, count, intervals):
     """Write a segment's range, models and achieved bounds; ``count`` coefficients per attribute."""
     out_index[row, 4] = count
     out_value[row, 0], out_value[row, 1] = lo, hi
     width = (out_value.shape[1] - 2) // w.shape[0]
     for a in range(w.shape[0]):
         at = 2 + a * width
-        for i in range(width - 3):
+        for i in range(width - 4):
             out_value[row, at + i] = w[a, C0 + i] if i < count else 0.0
-        err, drift = w[a, DEVIATION], w[a, DRIFT]
+        err, drift, rounding = w[a, DEVIATION], w[a, DRIFT], 0.0
         if w[a, MAGNITUDE] > 0.0:
             err += ROUNDING * w[a, MAGNITUDE]
+            rounding = ROUNDING * w[a, MAGNITUDE] + GRAIN * abs(w[a, C1])
             loose = err + GRAIN * abs(w[a, C1])  # instants are known to a grain; but no more than requested
             err = max(err, min(loose, w[a, FLOOR])) if w[a, REL] == 0.0 else loose
-        out_value[row, at + width - 3], out_value[row, at + width - 2] = err, drift
-        out_value[row, at + width - 1] = w[a, DELTA]
+        out_value[row, at + width - 4], out_value[row, at + width - 3] = err, drift
+        out_value[row, at + width - 2] = w[a, DELTA]
+        squares = w[a, SQUARES] / 3.0
+        out_value[row, at + width - 1] = squares_bound(squares, w[a, DEVIATION], rounding, lo, hi, intervals)
 
 
 @step
@@ -227,9 +249,9 @@ def _emit_open(w, row, out_index, out_value, offset):
     width = (out_value.shape[1] - 2) // w.shape[0]
     for a in range(w.shape[0]):
         at = 2 + a * width
-        for i in range(width - 2):
+        for i in range(width):
             out_value[row, at + i] = 0.0
-        out_value[row, at + width - 2], out_value[row, at + width - 1] = w[a, WEIGHT], w[a, DELTA]
+        out_value[row, at + width - 3], out_value[row, at + width - 2] = w[a, WEIGHT], w[a, DELTA]
 
 
 @step
@@ -324,13 +346,13 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
             offset = _enter(t, index, flag, resume, w, j)
         inside = False
         for a in range(v.shape[0]):
-            w[a, DEVIATION], w[a, MAGNITUDE], w[a, EXCEEDS] = 0.0, 0.0, 0.0
+            w[a, DEVIATION], w[a, MAGNITUDE], w[a, EXCEEDS], w[a, SQUARES] = 0.0, 0.0, 0.0, 0.0
             w[a, DRIFT] = abs(w[a, DELTA]) + ROUNDING * (w[a, WEIGHT] + abs(w[a, DELTA]))
         out_index[row, 0], out_index[row, 1], out_index[row, 3], out_index[row, 5] = p, 1, index[j, 2], 0
         if flag[j] == POINT:
             for a in range(v.shape[0]):
                 w[a, C0], w[a, C1] = v[a, p], 0.0
-            _emit(w, row, out_index, out_value, 0.0, 0.0, 1)
+            _emit(w, row, out_index, out_value, 0.0, 0.0, 1, 0)
             out_index[row, 2] = POINT_SEGMENT
             row, j = row + 1, j + 1
             continue
@@ -352,7 +374,7 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
         if cut <= offset or (not lines and end == j and cut - offset < _SHORTEST_PART * whole):
             cursor[2] = NOT_CONVERGED
             break
-        _emit(w, row, out_index, out_value, offset, cut, 2 if lines else 1)
+        _emit(w, row, out_index, out_value, offset, cut, 2 if lines else 1, end - j + 1)
         out_index[row, 1] = index[end - 1, 1] - p if end > j else 1
         out_index[row, 2], out_index[row, 5] = SEGMENT, missed
         row += 1
@@ -377,6 +399,7 @@ class Fitted(NamedTuple):
     err: Array  # [m, A]: largest deviation
     drift: Array  # [m, A]: largest difference of the integrals; of an open start: the weight it begins with
     delta: Array  # [m, A]: the difference of the integrals (model less truth) at the end; of an open start, at its begin
+    err2: Array  # [m, A]: a bound of the integral of the squared deviation
     missed: IntArray  # 1 where a requested bound could not be kept
 
 
@@ -412,11 +435,11 @@ def fit(
     parts: list[tuple[IntArray, Array]] = []
     while cursor[0] < len(found.flag) and cursor[2] == OK:
         out_index = np.empty((room, 6), dtype=np.int64)
-        out_value = np.empty((room, 2 + attributes * (width + 3)))
+        out_value = np.empty((room, 2 + attributes * (width + 4)))
         _fit(t, v, found.index, found.flag, resume, w, cursor, out_index, out_value)
         parts.append((out_index[: cursor[1]], out_value[: cursor[1]]))
     index = np.concatenate([i for i, _ in parts]) if parts else np.empty((0, 6), dtype=np.int64)
-    value = np.concatenate([x for _, x in parts]) if parts else np.empty((0, 2 + attributes * (width + 3)))
+    value = np.concatenate([x for _, x in parts]) if parts else np.empty((0, 2 + attributes * (width + 4)))
     fitted = fitted_rows(index, value, attributes, np.ascontiguousarray(index[:, 5]))
     status = int(cursor[2])
     if status == OK:
@@ -428,10 +451,10 @@ def fitted_rows(index: IntArray, value: Array, attributes: int, missed: IntArray
     """Split the rows that a fit kernel wrote into columns.
 
     ``index[:, :5]`` holds tuple, tuples, kind, key and count; ``value`` the range, then per attribute the coefficients, err,
-    drift and delta.
+    drift, delta and err2.
     """
-    width = (value.shape[1] - 2) // attributes - 3
-    per = value[:, 2:].reshape(len(value), attributes, width + 3)
+    width = (value.shape[1] - 2) // attributes - 4
+    per = value[:, 2:].reshape(len(value), attributes, width + 4)
     tuple_, tuples, kind, key, count = (np.ascontiguousarray(index[:, i]) for i in range(5))
     return Fitted(
         tuple=tuple_,
@@ -445,6 +468,7 @@ def fitted_rows(index: IntArray, value: Array, attributes: int, missed: IntArray
         err=np.ascontiguousarray(per[:, :, width]),
         drift=np.ascontiguousarray(per[:, :, width + 1]),
         delta=np.ascontiguousarray(per[:, :, width + 2]),
+        err2=np.ascontiguousarray(per[:, :, width + 3]),
         missed=missed,
     )
 

@@ -28,6 +28,7 @@ from pulse.kernels.fit.greedy_lines import (
     Fitted,
     IntArray,
     fitted_rows,
+    squares_bound,
     unbounded,
 )
 from pulse.kernels.fit.lawson import AT, BOUND, VALUE, WEIGHT, accumulate, solve
@@ -53,7 +54,24 @@ _RESOLUTION = 5  # the search ends when a segment's length is known to one part 
 _POINTS = 3  # instants per coefficient at which a fit on few intervals is checked
 
 # Columns of w, a row per attribute: the requested bounds, the kind of truth, what is known of the segment, and its model.
-_REL, _FLOOR, _TRUTH, _DEVIATION, _DRIFT, _DELTA, _WEIGHT, _SIZE, _MODEL = range(9)
+_REL, _FLOOR, _TRUTH, _DEVIATION, _DRIFT, _DELTA, _WEIGHT, _SIZE, _SQUARES, _MODEL = range(10)
+# Gauss-Legendre quadrature on [-1, 1], exact up to degree 11: that of a squared deviation is at most 10.
+_NODES = (
+    -0.932469514203152,
+    -0.6612093864662645,
+    -0.2386191860831969,
+    0.2386191860831969,
+    0.6612093864662645,
+    0.932469514203152,
+)
+_WEIGHTS = (
+    0.17132449237917036,
+    0.3607615730481386,
+    0.467913934572691,
+    0.467913934572691,
+    0.3607615730481386,
+    0.17132449237917036,
+)
 
 
 @step
@@ -270,19 +288,31 @@ def _search(t, v, index, w, j, available, closed, scratch):
     return good
 
 
+@step
+def _squares(local, k, h):
+    """The integral of the square of row 0 of ``local`` from 0 to ``h``."""
+    total = 0.0
+    for i in range(len(_NODES)):
+        d = horner(local, 0, k, 0.5 * h * (1.0 + _NODES[i]))
+        total += _WEIGHTS[i] * d * d
+    return 0.5 * h * total
+
+
 @device
 def _measure(t, v, index, w, a, j, n, scratch):
-    """Achieved deviation and drift of attribute ``a``'s model over ``n`` intervals, into its row of ``w``."""
+    """Achieved deviations and drift of attribute ``a``'s model over ``n`` intervals, into its row of ``w``."""
     k = w.shape[1] - _MODEL
     model, local, work = scratch[5], scratch[6], scratch[7]
     ref = t[index[j, 0]]
     w[a, _DEVIATION], w[a, _SIZE], w[a, _DRIFT] = 0.0, 0.0, abs(w[a, _DELTA])
+    w[a, _SQUARES] = 0.0
     exact = not _curved(w, a)
     before = v[a, index[j, 0]]  # the truth just before the interval
     for m in range(j, j + n):
         x0, x1, y0, y1 = _interval(t, v, index, m, a, ref, w[a, _TRUTH])
         h, delta = x1 - x0, w[a, _DELTA]
         w[a, _DEVIATION] = _largest_deviation(w, a, x0, x1, y0, y1, w[a, _DEVIATION], scratch)
+        w[a, _SQUARES] += _squares(local, k, h)
         exact = exact and w[a, _DEVIATION] == 0.0 and y0 == y1
         size = magnitude(model, 0, k, x1) + max(abs(y0), abs(y1)) + LEAST
         w[a, _DELTA] += integral_row(model, 0, k, x0, x1) - 0.5 * (y0 + y1) * h
@@ -315,22 +345,26 @@ def _steepest(w, a, length, scratch):
 
 
 @device
-def _emit(w, row, out_index, out_value, length, count, scratch):
+def _emit(w, row, out_index, out_value, length, count, intervals, scratch):
     """Write a segment's range, models and achieved bounds with the rounding of evaluation added."""
     k = w.shape[1] - _MODEL
     out_index[row, 4] = count
     out_value[row, 0], out_value[row, 1] = 0.0, length
     for a in range(w.shape[0]):
-        at = 2 + a * (k + 3)
+        at = 2 + a * (k + 4)
         for i in range(k):
             out_value[row, at + i] = w[a, _MODEL + i]
         err, drift = w[a, _DEVIATION], w[a, _DRIFT]
         slope = _steepest(w, a, length, scratch)
+        rounding = 0.0
         if w[a, _SIZE] > 0.0:
-            err += _noise(k) * w[a, _SIZE] + GRAIN * slope  # instants are known to a grain
+            rounding = _noise(k) * w[a, _SIZE] + GRAIN * slope  # instants are known to a grain
+        err += rounding
         out_value[row, at + k] = err
         out_value[row, at + k + 1] = drift + _noise(k) * (w[a, _WEIGHT] + drift)
         out_value[row, at + k + 2] = w[a, _DELTA]
+        squares, deviation = w[a, _SQUARES], w[a, _DEVIATION]
+        out_value[row, at + k + 3] = squares_bound(squares, deviation, rounding, 0.0, length, intervals)
 
 
 @device
@@ -340,7 +374,7 @@ def _emit_open(w, row, out_index, out_value):
     out_index[row, 4] = 0
     out_value[row, :] = 0.0
     for a in range(w.shape[0]):
-        at = 2 + a * (k + 3) + k
+        at = 2 + a * (k + 4) + k
         out_value[row, at + 1], out_value[row, at + 2] = w[a, _WEIGHT], w[a, _DELTA]
 
 
@@ -405,7 +439,8 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
                 for i in range(k):
                     w[a, _MODEL + i] = v[a, p] if i == 0 else 0.0
                 w[a, _DEVIATION], w[a, _SIZE], w[a, _DRIFT] = 0.0, 0.0, abs(w[a, _DELTA])
-            _emit(w, row, out_index, out_value, 0.0, 1, scratch)
+                w[a, _SQUARES] = 0.0
+            _emit(w, row, out_index, out_value, 0.0, 1, 0, scratch)
             out_index[row, 2] = POINT_SEGMENT
             row, j = row + 1, j + 1
             continue
@@ -420,7 +455,7 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
             row, j = row + 1, j + 1
             continue
         last = index[j + n - 1, 1]
-        _emit(w, row, out_index, out_value, (t[last] - t[p]) / MICROSECONDS, count, scratch)
+        _emit(w, row, out_index, out_value, (t[last] - t[p]) / MICROSECONDS, count, n, scratch)
         out_index[row, 1], out_index[row, 2] = last - p, SEGMENT
         row, j = row + 1, j + n
     cursor[0], cursor[1] = j, row
@@ -454,10 +489,10 @@ def fit_polynomial(
     w = np.zeros((attributes, _MODEL + k))
     w[:, _REL], w[:, _FLOOR], w[:, _TRUTH] = bounds[:, 0], bounds[:, 1], truth
     room = max(1024, min(len(found.flag), 1 << 16))
-    indices, values = [np.empty((0, 5), dtype=np.int64)], [np.empty((0, 2 + attributes * (k + 3)))]
+    indices, values = [np.empty((0, 5), dtype=np.int64)], [np.empty((0, 2 + attributes * (k + 4)))]
     while cursor[0] < len(found.flag):
         out_index = np.empty((room, 5), dtype=np.int64)
-        out_value = np.empty((room, 2 + attributes * (k + 3)))
+        out_value = np.empty((room, 2 + attributes * (k + 4)))
         _fit(t, v, found.index, found.flag, resume, w, cursor, out_index, out_value)
         indices.append(out_index[: cursor[1]])
         values.append(out_value[: cursor[1]])

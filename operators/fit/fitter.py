@@ -49,6 +49,7 @@ from pulse.kernels.fit.truth_intervals import (
     intervals,
     undecided,
 )
+from pulse.kernels.rounding import round_up
 from pulse.kernels.status import BOUND_MISSED, NOT_FINITE, OK
 from pulse.operators.data.tuple_columns import (
     as_floats,
@@ -461,13 +462,18 @@ def fitted_segments(
         models={name: _models_of(fitted, chosen, a, spec) for a, name in enumerate(names)},
         err={name: np.ascontiguousarray(bounds[:, a]) for a, name in enumerate(names)},
         drift=drift,
+        err2={
+            name: _known(round_up(fitted.err2[chosen, a]))
+            for a, name in enumerate(names)
+            if name in drift
+        },
     )
 
 
-def _known(drift: Any) -> Any:
-    """Return drifts as a column, null (unknown) where an integral exceeds float64."""
-    finite = np.isfinite(drift)
-    return drift if finite.all() else pa.array(drift, mask=~finite)
+def _known(bound: Any) -> Any:
+    """Return bounds of integrals as a column, null (unknown) where an integral exceeds float64."""
+    finite = np.isfinite(bound)
+    return bound if finite.all() else pa.array(bound, mask=~finite)
 
 
 def _uncovered(t: Any, found: Intervals, fitted: Fitted) -> tuple[int, int]:

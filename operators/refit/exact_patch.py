@@ -21,6 +21,7 @@ from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES
 from pulse.kernels.instants import GRAIN, MICROSECONDS
 from pulse.kernels.polynomial.arithmetic import taylor_shift
 from pulse.kernels.polynomial.extrema import bounds
+from pulse.kernels.rounding import GROWN, round_up
 from pulse.operators.data.tuple_columns import segments_of
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected
@@ -50,6 +51,7 @@ def patch(
     models: dict[str, Any] = {}
     err: dict[str, Any] = {}
     drift: dict[str, Any] = {}
+    err2: dict[str, Any] = {}
     missed = np.zeros(len(old), dtype=bool)
     for a, (name, truth) in enumerate(schema.modelled):
         differs = cell.differs[a] & (at_tuple | (spec.truth[a] != SAMPLES))
@@ -63,10 +65,20 @@ def patch(
             after = before.filled(0.0) + noise * (hi - lo)
             drift[name] = pa.array(after, mask=np.ma.getmaskarray(before))
             missed |= _misses(after, spec.drift[a], cell.y[2:, a])
+            err2[name] = _roughened(old.err2(name), noise, hi - lo)
         missed |= _misses(err[name], spec.error[a], cell.y[2:, a])
     rows = corrected.both.take(pa.array(new.opener[cell.after]))
-    batch = segments_of(rows, schema, ref=ref, lo=lo, hi=hi, models=models, err=err, drift=drift)
+    batch = segments_of(rows, schema, ref=ref, lo=lo, hi=hi, models=models, err=err, drift=drift, err2=err2)
     return batch, int(np.count_nonzero(missed))
+
+
+def _roughened(before: Any, noise: FloatArray, length: FloatArray) -> pa.Array:
+    """Return integrals of squared errors where errors change by up to ``noise``: the root grows by that times √length."""
+    square = before.filled(0.0)
+    with np.errstate(over="ignore"):
+        grown = round_up((np.sqrt(square) + noise * np.sqrt(np.maximum(length, 0.0))) ** 2 * GROWN)
+    after = np.where(noise > 0.0, grown, square)
+    return pa.array(after, mask=np.ma.getmaskarray(before) | ~np.isfinite(after))
 
 
 def _moved(

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray
+from pulse.core.schema import certificates
 from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.spec import FitSpec
 from pulse.stream.revisions import Revisions
@@ -54,14 +55,15 @@ class Refitted:
 
 
 def without_drift(segments: SegmentBatch, spec: FitSpec) -> SegmentBatch:
-    """Remove the drift certificates from a revised model's segments unless a drift bound was requested.
+    """Remove the certificates of integrals from a revised model's segments unless a drift bound was requested.
 
-    A revision moves the truth within the bound on the value, and with it every later integral.
+    A revision moves the truth within the bound on the value, and with it every later integral and its segment's squared error.
     """
     if patches(spec):
         return segments
     unknown = pa.nulls(len(segments), pa.float64())
-    return segments.with_columns(**{f"{name}_drift": unknown for name in spec.schema.modelled_names})
+    of_integrals = (one for name in spec.schema.modelled_names for one in certificates(name)[1:])
+    return segments.with_columns(**dict.fromkeys(of_integrals, unknown))
 
 
 def patches(spec: FitSpec) -> bool:

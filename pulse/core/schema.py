@@ -2,7 +2,7 @@
 
 The schema is also the only definition of the columns of a batch of segments, in this order::
 
-    key…  ref  lo  hi  unmodelled…  (a  a_err  a_drift) per modelled a   [segment_id  lineage  kind  point  certainty]
+    key…  ref  lo  hi  unmodelled…  (a  a_err  a_drift  a_err2) per modelled a   [segment_id  lineage  kind  point  certainty]
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class StreamSchema:
                 raise SchemaError(
                     f"stream schema: '{name}' is computed as a flow, and modelled as {self.truth(name)}; leave out one of the two"
                 )
-        _check_names([*self.names, *(c for a, _ in self.modelled for c in (f"{a}_err", f"{a}_drift"))])
+        _check_names([*self.names, *(c for a, _ in self.modelled for c in certificates(a))])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class StreamSchema:
         """
         fields = [*self.key, ("ref", REF), ("lo", pa.float64()), ("hi", pa.float64()), *self.unmodelled]
         for name in self.modelled_names:
-            fields += [(name, COEFFICIENTS), (f"{name}_err", pa.float64()), (f"{name}_drift", pa.float64())]
+            fields += [(name, COEFFICIENTS), *((one, pa.float64()) for one in certificates(name))]
         requested = set(bookkeeping)
         for name in requested - set(BOOKKEEPING):
             raise unknown_column(name, BOOKKEEPING, "bookkeeping columns")
@@ -213,7 +213,7 @@ class StreamSchema:
         wrong = [
             f"'{field.name}' is {schema.field(field.name).type}, expected {field.type}"
             for field in wanted
-            if schema.field(field.name).type != field.type
+            if field.name in schema.names and schema.field(field.name).type != field.type
         ]
         if wrong:
             raise ColumnTypeError(f"segments: {'; '.join(wrong)}; cast such columns first")
@@ -226,7 +226,8 @@ class StreamSchema:
                 f"segments: the columns {_listed(twice)} occur more than once; rename or drop them"
             )
         required = self.arrow_schema().names
-        missing = [name for name in required if name not in names]
+        optional = {f"{name}_err2" for name in self.modelled_names}
+        missing = [name for name in required if name not in names and name not in optional]
         unknown = [name for name in names if name not in required and name not in BOOKKEEPING]
         if len(missing) == 1 and not unknown:
             raise unknown_column(missing[0], names, "segments")
@@ -284,6 +285,11 @@ class StreamSchema:
         return f"StreamSchema({'; '.join(parts)})"
 
 
+def certificates(name: str) -> tuple[str, str, str]:
+    """Return the columns of a modelled attribute's certificates; models of older fits lack the last."""
+    return f"{name}_err", f"{name}_drift", f"{name}_err2"
+
+
 _PAIRED = ("key", "modelled", "unmodelled")
 
 
@@ -318,7 +324,7 @@ def _check_names(names: list[Any], where: str = "stream schema") -> None:
         if folded in seen:
             raise SchemaError(
                 f"{where}: '{name}' clashes with '{seen[folded]}': names are unique whatever their case, and each "
-                "modelled a also has columns a_err and a_drift; rename one"
+                "modelled a also has columns a_err, a_drift and a_err2; rename one"
             )
         seen[folded] = name
 

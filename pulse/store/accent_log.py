@@ -91,7 +91,8 @@ def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
     relation = relation if rounding is None else rounding.segments(relation)
     altered = Alter(log.for_segments(schema).steps(schema.time)).segments(relation).to_segments()
     names = schema.arrow_schema().names
-    return SegmentBatch.from_arrow(altered.select(names), schema, check=False)
+    kept = [name for name in names if name in altered.schema.names]
+    return SegmentBatch.from_arrow(altered.select(kept), schema, check=False)
 
 
 def refuse_accents(model: Path, given: Any) -> None:

@@ -3,7 +3,7 @@
 ::
 
     DIR/_pulse.json                schema, truth, bounds, sources, counts, statistics
-    DIR/part-FFF-NNNNN.parquet     key… ref lo hi unmodelled… (a a_err a_drift)…, by key and time; a key is in one file per fit
+    DIR/part-FFF-NNNNN.parquet     key… ref lo hi unmodelled… (a a_err a_drift a_err2)…, by key and time; a key in one file per fit
     DIR/closing-FFF-NNNNN.parquet  the same, of the points that end keys: rewritten when a key continues
     DIR/_ends-FFF-NNNNN.parquet    each key's newest tuple: where --append continues
     DIR/_aside/…                   rejected tuples, with the reason
@@ -37,7 +37,7 @@ from pulse.store.accent_log import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, manifest_path
 from pulse.store.model_ref import ModelRef
-from pulse.store.parquet_io import files_as_dataset, open_parquet, read_parquet, readable
+from pulse.store.parquet_io import files_as_dataset, open_parquet, read_parquet, read_segments, readable
 from pulse.store.read_units import ReadUnit, read_unit
 from pulse.store.versions.layers import Overlay, cut, without_drift
 from pulse.stream.accents.log import AccentLog
@@ -160,7 +160,7 @@ class Model:
     def batches(self) -> Iterator[SegmentBatch]:
         """Iterate over all segments, one row group at a time; those inserted by layers come last."""
         layers = [layer for file in self.manifest.files for layer in file.layers]
-        read = [(layer.version, read_parquet(self.file(layer.name))) for layer in layers]
+        read = [(layer.version, read_segments(self.file(layer.name), self.schema)) for layer in layers]
         overlay = Overlay(read, self.schema, self.as_of) if read else None
         for file in self.manifest.files:
             with open_parquet(self.file(file.name)) as opened:

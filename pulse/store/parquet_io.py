@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from pulse.core.errors import PulseError
+from pulse.core.schema import StreamSchema
 from pulse.store.errors import DamagedModelError, MissingFileError
 
 
@@ -42,6 +43,34 @@ def read_parquet(path: str | Path, **options: Any) -> pa.Table:
     # Arrow omits missing columns.
     check_columns(path, table.column_names, options.get("columns") or ())
     return table
+
+
+def read_segments(path: str | Path, schema: StreamSchema, **options: Any) -> pa.Table:
+    """Read a file of segments as :func:`read_parquet` does; certificates that older fits did not store are null."""
+    columns: list[str] | None = options.pop("columns", None)
+    later = squared_errors(schema)
+    stored = columns
+    if columns is not None and not later.isdisjoint(columns):
+        with open_parquet(path) as file:
+            have = set(file.schema_arrow.names)
+        stored = [name for name in columns if name in have or name not in later]
+    return with_squared_errors(read_parquet(path, columns=stored, **options), schema, columns)
+
+
+def squared_errors(schema: StreamSchema) -> set[str]:
+    """Return the columns of certified squared errors, which files of older fits lack."""
+    return {f"{name}_err2" for name in schema.modelled_names}
+
+
+def with_squared_errors(table: pa.Table, schema: StreamSchema, columns: list[str] | None = None) -> pa.Table:
+    """Return segments with those columns of certified squared errors that they lack and ``columns`` has, null everywhere."""
+    for name in schema.modelled_names:
+        column = f"{name}_err2"
+        if column not in table.column_names and (columns is None or column in columns):
+            beside = f"{name}_drift"
+            at = table.column_names.index(beside) + 1 if beside in table.column_names else table.num_columns
+            table = table.add_column(at, column, pa.nulls(table.num_rows, pa.float64()))
+    return table if columns is None or table.column_names == columns else table.select(columns)
 
 
 def check_columns(path: str | Path, have: Iterable[str], wanted: Iterable[str]) -> None:

@@ -23,8 +23,16 @@ from pulse.core.arrays import IntArray
 from pulse.core.arrow_types import decoded
 from pulse.core.components import connected
 from pulse.core.keys import ranks_of_rows, texts_of_rows
+from pulse.core.schema import StreamSchema
 from pulse.store.manifest import PartFile
-from pulse.store.parquet_io import check_columns, open_parquet, read_parquet
+from pulse.store.parquet_io import (
+    check_columns,
+    open_parquet,
+    read_parquet,
+    read_segments,
+    squared_errors,
+    with_squared_errors,
+)
 from pulse.store.versions.layers import OWN, Overlay, in_order
 
 if TYPE_CHECKING:
@@ -82,7 +90,7 @@ def read_unit(
     wanted = [columns] * len(files) + [[*OWN, *columns]] * len(layers)
     if unit.shares == 1:
         found = [
-            read_parquet(model.file(name), columns=own, filters=keys)
+            read_segments(model.file(name), model.schema, columns=own, filters=keys)
             for name, own in zip(names, wanted, strict=True)
         ]
     else:
@@ -107,7 +115,7 @@ def _read_share(model: Model, unit: ReadUnit, files: list[str], columns: list[li
     for name, cuts, wanted in zip(files, _cuts(model, unit, files), columns, strict=True):
         begin, end = cuts[unit.share : unit.share + 2]
         with open_parquet(model.file(name)) as file:
-            tables.append(_read_rows(file, begin, end, wanted))
+            tables.append(_read_rows(file, begin, end, wanted, model.schema))
     return tables
 
 
@@ -148,15 +156,20 @@ def _find_cuts(model: Model, shares: int, files: list[str]) -> list[list[int]]:
     return cuts
 
 
-def _read_rows(file: pq.ParquetFile, begin: int, end: int, columns: list[str]) -> pa.Table:
+def _read_rows(
+    file: pq.ParquetFile, begin: int, end: int, columns: list[str], schema: StreamSchema
+) -> pa.Table:
     """Read rows of a file from the row groups that hold them."""
-    check_columns("the model", file.schema_arrow.names, columns)
+    have, later = file.schema_arrow.names, squared_errors(schema)
+    check_columns("the model", have, [name for name in columns if name not in later])
+    stored = [name for name in columns if name in have]
     sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     groups = [i for i in range(len(sizes)) if offsets[i] < end and offsets[i + 1] > begin]
     if begin >= end:
-        return file.schema_arrow.empty_table().select(columns)
-    return file.read_row_groups(groups, columns=columns).slice(begin - int(offsets[groups[0]]), end - begin)
+        return with_squared_errors(file.schema_arrow.empty_table().select(stored), schema, columns)
+    table = file.read_row_groups(groups, columns=stored).slice(begin - int(offsets[groups[0]]), end - begin)
+    return with_squared_errors(table, schema, columns)
 
 
 def _starts(keys: pa.Table, names: list[str]) -> IntArray:

@@ -82,11 +82,13 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def _dictionaries(table: pa.Table) -> list[str]:
-    """Return the columns worth a dictionary: not floats that hardly repeat."""
+    """Return the columns worth a dictionary: not floats that hardly repeat, but those of a few significant bits."""
+    short = {f"{name}_err2" for name in table.schema.names}
     return [
         f.name
         for f in table.schema
-        if not (pa.types.is_floating(f.type) or pa.types.is_list(f.type) or f.name == "ref")
+        if f.name in short
+        or not (pa.types.is_floating(f.type) or pa.types.is_list(f.type) or f.name == "ref")
     ]
 
 

@@ -73,7 +73,7 @@ def test_roles():
 
 def test_columns_in_order():
     assert SCHEMA.arrow_schema(["point", "segment_id"]).names == [
-        "symbol", "ref", "lo", "hi", "size", "price", "price_err", "price_drift", "segment_id", "point",
+        "symbol", "ref", "lo", "hi", "size", "price", "price_err", "price_drift", "price_err2", "segment_id", "point",
     ]  # fmt: skip
     with pytest.raises(UnknownColumnError, match="'knd'; did you mean 'kind'"):
         SCHEMA.arrow_schema(["knd"])
@@ -89,7 +89,10 @@ def test_columns_in_order():
         ({"time": "x", "modelled": {"x": "step"}}, "'x' clashes with 'x'"),
         ({"time": "t", "modelled": {"x": "step", "X": "step"}}, "'X' clashes with 'x'"),
         ({"time": "t", "modelled": {"x": "step"}, "key": {"x": "int64"}}, "clashes"),
-        ({"time": "t", "modelled": {"x": "step"}, "unmodelled": {"x_err": "int64"}}, "a_err and a_drift"),
+        (
+            {"time": "t", "modelled": {"x": "step"}, "unmodelled": {"x_err": "int64"}},
+            "a_err, a_drift and a_err2",
+        ),
         ({"time": "t", "modelled": {"x": "step", "x_drift": "step"}}, "clashes"),
         ({"time": "ref", "modelled": {"x": "step"}}, "'ref' is the name of a segment's own column"),
         ({"time": "t", "modelled": {"certainty": "step"}}, "own column"),

@@ -48,7 +48,7 @@ def test_opening_reads_the_manifest_only(stored: Model) -> None:
 def test_arrow_reads_the_folder_as_one_table(stored: Model) -> None:
     table = ds.dataset(stored.path).to_table()
     assert table.num_rows == len(stored)
-    assert table.column_names == ["k", "ref", "lo", "hi", "u", "x", "x_err", "x_drift"]
+    assert table.column_names == ["k", "ref", "lo", "hi", "u", "x", "x_err", "x_drift", "x_err2"]
     assert table.schema.field("ref").type == pa.timestamp("us")
     assert table.schema.field("x").type == pa.list_(pa.float64())
     assert pq.read_table(stored.path).num_rows == len(stored)
@@ -59,7 +59,7 @@ def test_spark_reads_the_folder_as_one_table(stored: Model, spark: SparkSession)
     assert frame.count() == len(stored)
     assert {f.name: f.dataType.simpleString() for f in frame.schema} == {
         "k": "string", "ref": "timestamp_ntz", "lo": "double", "hi": "double", "u": "string",
-        "x": "array<double>", "x_err": "double", "x_drift": "double",
+        "x": "array<double>", "x_err": "double", "x_drift": "double", "x_err2": "double",
     }  # fmt: skip
     first = frame.orderBy("k", "ref", "lo").first()
     assert first is not None

@@ -11,6 +11,7 @@ unmodelled     any plain Arrow type, constant over the segment; may be null
 ``a``          list of float64, lowest order first
 ``a_err``      float64, certified at every instant
 ``a_drift``    float64, certified for integrals from the start of the key's model; null when unknown
+``a_err2``     float64, certified for the integral of the squared error over the segment; null when unknown
 ``segment_id`` optional int64; see :mod:`pulse.core.segment.ids`
 ``lineage``    optional list of (segment_id, key, ref, lo, hi) of the segments that caused this one
 ``kind``       optional changelog code, see :mod:`pulse.core.elements`; without it all rows are insertions
@@ -85,6 +86,7 @@ class SegmentBatch:
         models: Mapping[str, Any],
         err: Mapping[str, Any],
         drift: Mapping[str, Any] | None = None,
+        err2: Mapping[str, Any] | None = None,
         unmodelled: Mapping[str, Any] | None = None,
         at_rest: bool = True,
         **bookkeeping: Any,
@@ -111,6 +113,7 @@ class SegmentBatch:
             models=models,
             err=err,
             drift=drift or {},
+            err2=err2 or {},
             unmodelled=unmodelled or {},
             bookkeeping={name: values for name, values in bookkeeping.items() if values is not None},
         )
@@ -237,10 +240,17 @@ class SegmentBatch:
 
     def drift(self, attribute: str) -> np.ma.MaskedArray[Any, Any]:
         """Return the certified drift per segment, masked where unknown."""
-        self._modelled(attribute)
-        column = self._batch.column(f"{attribute}_drift")
-        unknown = column.is_null().to_numpy(zero_copy_only=False)
-        return np.ma.MaskedArray(column.fill_null(0.0).to_numpy(), mask=unknown)
+        return self._maybe(attribute, "drift")
+
+    def err2(self, attribute: str) -> np.ma.MaskedArray[Any, Any]:
+        """Return the certified integral of the squared error per segment (value² seconds), masked where unknown."""
+        return self._maybe(attribute, "err2")
+
+    def rms(self, attribute: str) -> FloatArray:
+        """Return the certified root mean square error per segment: at most its bound at every instant."""
+        length, square = self.hi - self.lo, self.err2(attribute).filled(np.inf)
+        mean = np.divide(square, length, out=np.full(len(self), np.inf), where=length > 0.0)
+        return np.asarray(np.minimum(np.sqrt(mean) * (1.0 + 2.0**-50), self.err(attribute)))
 
     def column(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""
@@ -434,6 +444,12 @@ class SegmentBatch:
     def _floats(self, name: str) -> FloatArray:
         array: FloatArray = self._batch.column(name).to_numpy()
         return array
+
+    def _maybe(self, attribute: str, certificate: str) -> np.ma.MaskedArray[Any, Any]:
+        self._modelled(attribute)
+        column = self._batch.column(f"{attribute}_{certificate}")
+        unknown = column.is_null().to_numpy(zero_copy_only=False)
+        return np.ma.MaskedArray(column.fill_null(0.0).to_numpy(), mask=unknown)
 
     def _modelled(self, attribute: str) -> pa.ListArray:
         self.schema.truth(attribute)  # raises an error that lists the modelled attributes

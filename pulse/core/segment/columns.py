@@ -28,7 +28,13 @@ def from_table(table: pa.Table | pa.RecordBatch, schema: StreamSchema) -> pa.Rec
         )
     schema.check_names(table.schema.names)
     wanted = schema.arrow_schema(name for name in BOOKKEEPING if name in table.schema.names)
-    columns = [conform(table.column(field.name), field.type, column=field.name) for field in wanted]
+    have = set(table.schema.names)
+    columns = [
+        conform(table.column(field.name), field.type, column=field.name)
+        if field.name in have
+        else pa.nulls(table.num_rows, field.type)
+        for field in wanted
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
@@ -42,6 +48,7 @@ def from_columns(
     models: Mapping[str, Any],
     err: Mapping[str, Any],
     drift: Mapping[str, Any],
+    err2: Mapping[str, Any],
     unmodelled: Mapping[str, Any],
     bookkeeping: Mapping[str, Any],
 ) -> pa.RecordBatch:
@@ -53,9 +60,10 @@ def from_columns(
         (unmodelled, schema.unmodelled_names, "unmodelled"),
     ):
         _check_complete(given, known, what)
-    for name in drift:
-        if name not in schema.modelled_names:
-            raise unknown_column(name, schema.modelled_names, "drift")
+    for what, some in (("drift", drift), ("err2", err2)):
+        for name in some:
+            if name not in schema.modelled_names:
+                raise unknown_column(name, schema.modelled_names, what)
     reference = pa.array(to_microseconds(ref)).view(REF)
     n = len(reference)
     given = {**keys, "ref": reference, "lo": lo, "hi": hi, **unmodelled, **bookkeeping}
@@ -63,6 +71,7 @@ def from_columns(
         given[name] = _lists(models[name], name)
         given[f"{name}_err"] = err[name]
         given[f"{name}_drift"] = drift.get(name)
+        given[f"{name}_err2"] = err2.get(name)
     wanted = schema.arrow_schema(bookkeeping)
     return pa.RecordBatch.from_arrays([column(given[f.name], f, n) for f in wanted], schema=wanted)
 

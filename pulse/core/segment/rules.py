@@ -22,7 +22,7 @@ from pulse.core.errors import (
     TimestampError,
 )
 from pulse.core.keys import describe_key, key_ranks
-from pulse.core.schema import BOOKKEEPING, StreamSchema
+from pulse.core.schema import BOOKKEEPING, StreamSchema, certificates
 from pulse.core.segment.coefficients import flat, lengths
 from pulse.core.segment.order import Ranges, find_overlap
 from pulse.core.time import LIMIT, format_instant
@@ -38,8 +38,8 @@ def validate(batch: pa.RecordBatch, schema: StreamSchema, *, at_rest: bool) -> N
     _check_ranges(batch, schema)
     for name in schema.modelled_names:
         _check_model(batch, schema, name)
-        _check_bound(batch, schema, f"{name}_err")
-        _check_bound(batch, schema, f"{name}_drift")
+        for certificate in certificates(name):
+            _check_bound(batch, schema, certificate)
     _check_points(batch, schema)
     _check_certainty(batch, schema)
     if _check_kinds(batch, schema) and at_rest:
@@ -126,7 +126,7 @@ def _check_bound(batch: pa.RecordBatch, schema: StreamSchema, name: str) -> None
     if (row := _first(~np.isfinite(bound))) is not None:
         raise NotFiniteError(
             f"{locate(batch, schema, row)}: '{name}' is {bound[row]}; a certified bound is finite"
-            + (" (null when unknown)" if name.endswith("_drift") else "")
+            + (" (null when unknown)" if name.endswith(("_drift", "_err2")) else "")
         )
     if (row := _first(bound < 0.0)) is not None:
         raise NegativeBoundError(

@@ -30,7 +30,7 @@ from pulse.operators.fit.stitch import PART, UNIT
 from pulse.store.errors import StoreError
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
 from pulse.store.model import CLOSING, ENDS, Model
-from pulse.store.parquet_io import read_parquet
+from pulse.store.parquet_io import read_parquet, read_segments
 from pulse.store.read_units import ReadUnit, units
 from pulse.store.versions.compact import corrected, label
 from pulse.store.versions.layers import without_drift
@@ -51,7 +51,11 @@ def ends_of(model: Model) -> pa.Table | None:
             segments, closing = corrected(model, unit)
             points = [pa.Table.from_batches([segments.filter(closing).to_arrow()])]
         else:
-            points = [read_parquet(model.file(name)) for name in unit.files if name.startswith(CLOSING)]
+            points = [
+                read_segments(model.file(name), model.schema)
+                for name in unit.files
+                if name.startswith(CLOSING)
+            ]
         parts += [
             one.append_column(PART, pa.repeat(pa.scalar(SEGMENTS, pa.int8()), len(one))) for one in points
         ]
@@ -161,10 +165,12 @@ def add_counts(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_ends(model: Model, condition: Any = None) -> pa.Table | None:
     """Read the ends of all keys, or of those that meet a condition; None if the model has none."""
-    parts = [read_parquet(file, filters=condition) for file in sorted(model.path.glob(f"{ENDS}-*.parquet"))]
+    files = sorted(model.path.glob(f"{ENDS}-*.parquet"))
+    parts = [read_segments(file, model.schema, filters=condition) for file in files]
     rows = pa.concat_tables(parts) if parts else None
     for name in _revised(model):
-        rows = _overlay(rows, read_parquet(model.path / name, filters=condition), model.schema)
+        later = read_segments(model.path / name, model.schema, filters=condition)
+        rows = _overlay(rows, later, model.schema)
     return rows
 
 

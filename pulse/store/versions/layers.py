@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import REF, one_chunk
 from pulse.core.keys import ranks_of_rows
-from pulse.core.schema import StreamSchema
+from pulse.core.schema import StreamSchema, certificates
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.segment.order import Ranges, narrow, time_order
 from pulse.store.errors import StoreError
@@ -85,11 +85,12 @@ def ranges_of(table: pa.Table, schema: StreamSchema) -> Ranges:
 
 
 def without_drift(table: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Remove the certified drift from segments."""
+    """Remove the certificates of integrals from segments: of drifts and of squared errors."""
     for name in schema.modelled_names:
-        if f"{name}_drift" in table.column_names:
-            at = table.column_names.index(f"{name}_drift")
-            table = table.set_column(at, f"{name}_drift", pa.nulls(table.num_rows, pa.float64()))
+        for column in certificates(name)[1:]:
+            if column in table.column_names:
+                at = table.column_names.index(column)
+                table = table.set_column(at, column, pa.nulls(table.num_rows, pa.float64()))
     return table
 
 
