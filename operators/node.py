@@ -140,6 +140,10 @@ class Node(Parametric):
         """Return why a job cannot have it in its query; None where it can."""
         return None
 
+    def uses_squares(self) -> bool:
+        """Return whether its bounds use the certified squared errors of its input."""
+        return False
+
     @property
     def expressions(self) -> tuple[Expression, ...]:
         """Return the expressions that it evaluates on its inputs' rows."""

@@ -387,21 +387,23 @@ def _check_attribute(
     else:
         areas = [_area(deviation, part, length) for part in parts]
     _check_drift(ranges, s, key, name, drift, found, parts, areas, (y0, y1, length, size))
-    certified = np.ma.filled(ranges.err2(name), np.inf)
-    squares = np.bincount(r, (length * _mean_square(deviation)).astype(float), len(ranges))
-    # Where ends lie between tuples, by what a misplaced end may contribute; and the rounding of this very computation.
-    unsharp = 2e-6 * grain_of(ranges) * ranges.err(name) ** 2
-    rough = np.zeros(len(ranges))
-    np.maximum.at(rough, r, tiny.astype(float))
-    room = unsharp + 2.0 * np.sqrt(squares * (ranges.hi - ranges.lo)) * rough + 1e-9 * squares
-    found.add(
-        squares > certified + room,
-        f"{name} has larger squares than certified",
-        key,
-        ranges.ref,
-        squares,
-        certified,
-    )
+    _check_squares(ranges, r, key, name, found, (length * _mean_square(deviation), tiny))
+
+
+def _check_squares(
+    ranges: SegmentBatch, r: Any, key: Any, name: str, found: _Found, numbers: tuple[Any, Any]
+) -> None:
+    of_stretch, tiny = numbers
+    certified = np.ma.filled(ranges.err2(name), np.inf).astype(Long)
+    squares, rough = np.zeros((2, len(ranges)), dtype=Long)
+    np.add.at(squares, r, of_stretch)
+    np.maximum.at(rough, r, tiny)  # of this very computation
+    length = (ranges.hi - ranges.lo).astype(Long)
+    # Where ends lie between tuples, also what a misplaced end may contribute.
+    room = 2e-6 * grain_of(ranges) * ranges.err(name).astype(Long) ** 2
+    room += 2 * np.sqrt(squares * length) * rough + 1e-9 * squares
+    what = f"{name} has larger squares than certified"
+    found.add(squares > certified + room, what, key, ranges.ref, squares, certified)
 
 
 def _check_drift(

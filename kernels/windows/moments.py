@@ -18,8 +18,11 @@ Within a piece, about its middle and in Legendre polynomials, ``x = Σ p_l P_l``
 vector of length ``√Q``, ``√M`` errs by at most ``√Q``. ``Q`` is summed beside ``M``, from a bound of each mean's error. Relative
 roundings of the terms and sums, a few a combination, are counted by the number of pieces.
 
-**Errors.** ``R`` bounds ``∫ (model - truth)²``: of a whole piece its energy, of a part the smaller of that and ``err²`` times its
-length. A drift bounds the integral ``D`` of ``r = model - truth`` at every instant of a piece, from an instant that is the same
+**Errors.** ``R`` bounds ``∫ (model - truth)²``, of a whole piece its energy. Pieces may be parts of a longer one, whose energy is
+known as a whole (after a join): the last of them has it, the others nothing, and a window that closes in one of them counts it
+there. Of a part of a piece it is at most ``err²`` times the length.
+
+A drift bounds the integral ``D`` of ``r = model - truth`` at every instant of a piece, from an instant that is the same
 for all pieces of a run. By parts, ``∫ (x - m) r = [(x - m) D] - ∫ D dx``: at most the centred values at the window's ends and all
 that ``x`` rises and falls, each times the drift there. This **coupling** is small where a model follows the truth on average.
 """
@@ -48,11 +51,12 @@ _HIGH, _LOW, _SHIFT, _SQUARES, _ROUNDED, _ENERGY, _OWN, _OTHER, _BLOCK = range(9
 _Y = _X + _BLOCK
 _STATE = _Y + _BLOCK
 _FURTHER = 6  # columns after a state: energies of the pieces between tail and head, couplings without those of the ends
+_WHOLE, _OPENS, _CLOSES, _WITHIN = range(4)  # parts of a window
 _DOUBLE = 2.0**-103  # roundings of a double-double
 _LEAST_ROUNDED = 2.0**-960  # exceeds squares that underflow
 _EPSILON = 2.0 * UNIT
 
-_COLUMN = types.Tuple((IN2, IN1, IN1, IN1, IN1))
+_COLUMN = types.Tuple((IN2, IN1, IN1, IN1, IN1, IN1, IN1))
 _PLACES = types.Tuple((IN_INT1, IN1, IN_INT1, IN_INT1))
 
 
@@ -60,7 +64,8 @@ class Column(NamedTuple):
     """A function on the pieces: coefficients, bounds of its error, energies of whole pieces, and of the end of each, and drifts.
 
     Energies are in value² seconds. That of an end is what a misplacement of it within the tolerance of instants may contribute.
-    A drift is infinite where it is unknown.
+    A drift is infinite where it is unknown. ``head`` is the energy that a window counts for the piece in which it closes,
+    ``head_err`` the bound there, infinite where the window may hold other parts of the same longer piece.
     """
 
     c: Array
@@ -68,6 +73,8 @@ class Column(NamedTuple):
     energy: Array
     ends: Array
     drift: Array
+    head: Array
+    head_err: Array
 
 
 class Moments(NamedTuple):
@@ -130,10 +137,14 @@ def _combine_block(a, i, b, j, out, k, at, share, w, grow):
 def _combine(a, i, b, j, out, k, pair):
     """Write the moments of state ``i`` of ``a`` followed by state ``j`` of ``b`` to ``out[k]``, which may be either."""
     na, nb = a[i, _N], b[j, _N]
-    if not nb > 0.0:
-        _copy(a, i, out, k)
-    elif not na > 0.0:
-        _copy(b, j, out, k)
+    if not (na > 0.0 and nb > 0.0):  # a stretch without length may still count the energy of others
+        of_x = a[i, _X + _ENERGY] + b[j, _X + _ENERGY]
+        of_y = a[i, _Y + _ENERGY] + b[j, _Y + _ENERGY]
+        if na > 0.0:
+            _copy(a, i, out, k)
+        else:
+            _copy(b, j, out, k)
+        out[k, _X + _ENERGY], out[k, _Y + _ENERGY] = of_x, of_y
     else:
         n, count, product = na + nb, a[i, _COUNT] + b[j, _COUNT], a[i, _C] + b[j, _C]
         share = nb / n
@@ -184,7 +195,7 @@ def _legendre(c, p, a, b, work, row):
 @routine
 def _leaf_block(column, other, p, length, a, b, work, row, out, i, at):
     """Write the block of a part of piece ``p``."""
-    c, err, energy, _, drift = column
+    c, drift = column[0], column[4]
     k = c.shape[1]
     squares, rounding, low, high = 0.0, 0.0, 0.0, c[p, 0]
     if k > 1:
@@ -202,7 +213,6 @@ def _leaf_block(column, other, p, length, a, b, work, row, out, i, at):
         rounded += _LEAST_ROUNDED * (1.0 + length)
     out[i, at + _HIGH], out[i, at + _LOW], out[i, at + _SHIFT] = high, low, rounding
     out[i, at + _SQUARES], out[i, at + _ROUNDED] = squares * length, rounded
-    out[i, at + _ENERGY] = min(err[p] * err[p] * length, energy[p] * MICROSECONDS) if err[p] > 0.0 else 0.0
 
 
 @routine
@@ -230,6 +240,20 @@ def _end_of(ref, lo, hi, p, last):
     if p < last:
         return instant(ref[p + 1], lo[p + 1])
     return instant(ref[p], hi[p])
+
+
+@routine
+def _charge(x, y, pair, p, length, place, out, i):
+    """Count the energy of piece ``p``, or of a part with this ``length``: its end, its begin, or one between two instants."""
+    for number in range(2 if pair else 1):
+        column = x if number == 0 else y
+        err, found = column[1][p], column[2][p] * MICROSECONDS
+        if place >= _CLOSES:
+            found = column[5][p] * MICROSECONDS
+            err = column[6][p] if place == _CLOSES else err
+        if place != _WHOLE and err * err * length < found:
+            found = err * err * length
+        out[i, _X + number * _BLOCK + _ENERGY] += found
 
 
 @routine
@@ -276,6 +300,7 @@ def _whole(ref, lo, hi, x, y, pair, p, last, work, out, i):
     begin, begin_rest = instant(ref[p], lo[p])
     end, end_rest = _end_of(ref, lo, hi, p, last)
     _leaf(ref, x, y, pair, p, begin, begin_rest, end, end_rest, work, out, i)
+    _charge(x, y, pair, p, 0.0, _WHOLE, out, i)
     _add_end(x, y, pair, p, out, i)
     if p < last:
         _jumps(x, y, pair, lo, hi, p, out, i)
@@ -319,6 +344,8 @@ def _window_moments(ref, lo, hi, x, y, pair, places, size, span, out):
             end, end_rest = close, close_rest
         out[i, _STATE], out[i, _STATE + 1] = own[2, _X + _ENERGY], own[2, _Y + _ENERGY]
         _leaf(ref, x, y, pair, q, opening, close_rest, end, end_rest, work, own, 1)
+        length = max((end - opening) + (end_rest - close_rest), 0.0)
+        _charge(x, y, pair, q, length, _OPENS if q < h else _WITHIN, own, 1)
         if q < h:
             _add_end(x, y, pair, q, own, 1)
             _jumps(x, y, pair, lo, hi, q, own, 1)
@@ -331,6 +358,8 @@ def _window_moments(ref, lo, hi, x, y, pair, places, size, span, out):
             begin, begin_rest = instant(ref[h], lo[h])
             _leaf(ref, x, y, pair, h, begin, begin_rest, close, close_rest, work, own, 1)
             _combine(own, 2, own, 1, own, 2, pair)
+            length = max((close - begin) + (close_rest - begin_rest), 0.0)
+            _charge(x, y, pair, h, length, _CLOSES, own, 2)
         end, end_rest = instant(ref[h], hi[h])
         slack = MICROSECONDS * (GRAIN + 4.0 * _EPSILON * max(abs(lo[h]), abs(hi[h])))
         if (end - close) + (end_rest - close_rest) <= slack:
@@ -361,7 +390,7 @@ def window_moments(
     which the window opens and closes; tails and heads ascend. All pieces have a length, those of a window meet. Without ``y`` its
     moments and the covariance are those of nothing, 0.
 
-    >>> flat = Column(np.array([[1.0], [3.0]]), *np.zeros((4, 2)))
+    >>> flat = Column(np.array([[1.0], [3.0]]), *np.zeros((6, 2)))
     >>> at = np.array([2_000_000]), np.zeros(1), np.array([0]), np.array([1])
     >>> found, *_ = window_moments(np.array([0, 10**6]), np.zeros(2), np.ones(2), flat, None, at, size_us=2_000_000)
     >>> found.mean.tolist(), found.deviation.tolist()
@@ -404,15 +433,17 @@ def _moments(out: Array, at: int, length: Array, steps: Array, number: int) -> M
     return Moments(*mean, deviation, rounding, *energies, *couplings)
 
 
-def _checked(column: Column, n: int) -> tuple[Array, Array, Array, Array, Array]:
-    c, err, energy, ends, drift = (np.ascontiguousarray(one, dtype=np.float64) for one in column)
+def _checked(column: Column, n: int) -> tuple[Array, Array, Array, Array, Array, Array, Array]:
+    c, err, energy, ends, drift, head, head_err = (
+        np.ascontiguousarray(one, dtype=np.float64) for one in column
+    )
     if (
         c.ndim != 2
         or len(c) != n
         or c.shape[1] == 0
-        or any(one.shape != (n,) for one in (err, energy, ends, drift))
+        or any(one.shape != (n,) for one in (err, energy, ends, drift, head, head_err))
     ):
         raise ValueError(
             f"expected {n} coefficients (n, k >= 1), errors, energies, ends and drifts, one per ref"
         )
-    return c, err, energy, ends, drift
+    return c, err, energy, ends, drift, head, head_err

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,37 @@ from pulse.core.segment.order import Ranges, time_order
 from pulse.core.time import format_instant
 from pulse.kernels.pieces.accumulate import accumulate
 from pulse.kernels.polynomial.arithmetic import taylor_shift
-from pulse.kernels.rounding import shift_rounding
+from pulse.kernels.rounding import GROWN, shift_rounding
 from pulse.operators.data.lineage import Lineage
+
+_LEAST = 2.0**-1000  # exceeds squares that underflow
+
+
+class Squares(NamedTuple):
+    """Certified integrals of the squared error of an attribute, of the segments that rows are parts of.
+
+    ``total`` is that of a row's whole segment (value² seconds), infinite where unknown; rows of one segment have the same
+    ``source``. ``rounding`` bounds what operators have added to the error since.
+    """
+
+    total: FloatArray
+    source: IntArray
+    rounding: FloatArray
+
+    def take(self, rows: IntArray) -> Squares:
+        """Select rows."""
+        return Squares(self.total.take(rows), self.source.take(rows), self.rounding.take(rows))
+
+    def scaled(self, factor: float) -> Squares:
+        """Return those of the attribute times a number."""
+        size = abs(factor)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.where(self.total > 0.0, self.total * size * size * GROWN + _LEAST, 0.0)
+        return Squares(total, self.source, self.rounding * size * GROWN)
+
+    def rounded(self, rounding: FloatArray) -> Squares:
+        """Return those of the attribute with a further rounding."""
+        return self._replace(rounding=(self.rounding + rounding) * GROWN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +63,7 @@ class Relation:
 
     ``models[a]`` has shape ``(n, k)``, lowest order first, about ``ref``; ``err[a]`` is the certified bound; ``drift[a]`` bounds
     the error of the integral from the start of the group's run and is infinite where unknown. ``certainty`` holds codes of
-    :mod:`pulse.core.certainty`.
+    :mod:`pulse.core.certainty`. ``squares[a]`` is read for windows that need it, and lost by operators that do not pass it on.
     """
 
     columns: Columns
@@ -49,6 +78,7 @@ class Relation:
     certainty: CertaintyArray
     unmodelled: Mapping[str, pa.Array] = field(default_factory=dict)
     lineage: Lineage | None = None
+    squares: Mapping[str, Squares] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self.ref)
@@ -77,9 +107,17 @@ class Relation:
 
     @classmethod
     def from_table(
-        cls, table: pa.Table | pa.RecordBatch, columns: Columns, *, lineage: pa.ListArray | None = None
+        cls,
+        table: pa.Table | pa.RecordBatch,
+        columns: Columns,
+        *,
+        lineage: pa.ListArray | None = None,
+        squares: bool = False,
     ) -> Relation:
-        """Build from a table with the columns of a stored stream (or of result segments), sorted by key and time."""
+        """Build from a table with the columns of a stored stream (or of result segments), sorted by key and time.
+
+        With ``squares`` the certified squared errors of a stored stream are read as well.
+        """
         batch = table if isinstance(table, pa.RecordBatch) else _one_batch(table)
         n = batch.num_rows
         key_columns = [batch.column(name) for name in columns.key_names]
@@ -90,7 +128,7 @@ class Relation:
             name: batch.column(f"{name}_drift").fill_null(np.inf).to_numpy(zero_copy_only=False)
             for name in columns.modelled
         }
-        return cls(
+        made = cls(
             columns=columns,
             keys=tuple(column.take(firsts) for column in key_columns),
             offsets=offsets,
@@ -110,6 +148,26 @@ class Relation:
             if "lineage" in names
             else None,
         )
+        if not squares:
+            return made
+        return made.with_squares(
+            {
+                name: Squares(
+                    batch.column(f"{name}_err2").fill_null(np.inf).to_numpy(zero_copy_only=False),
+                    np.arange(n),
+                    np.zeros(n),
+                )
+                for name in columns.modelled
+            }
+        )
+
+    def with_squares(self, squares: Mapping[str, Squares]) -> Relation:
+        """Return the relation with the certified squared errors of attributes."""
+        if not squares:
+            return self
+        made = replace(self)
+        object.__setattr__(made, "squares", squares)
+        return made
 
     @classmethod
     def empty(cls, columns: Columns, *, lineage: bool = False) -> Relation:
@@ -164,7 +222,7 @@ class Relation:
         taken = self._pick(rows, self.keys, offsets, lo=lo, hi=hi)
         if ref is None:
             return taken
-        moved = np.flatnonzero(ref != taken.ref)
+        moved, squares = np.flatnonzero(ref != taken.ref), dict(taken.squares)
         if len(moved):
             by = (ref[moved] - taken.ref[moved]) / 1e6
             for name, c in taken.models.items():
@@ -172,10 +230,12 @@ class Relation:
                     rounding = np.zeros(len(taken))
                     rounding[moved] = shift_rounding(c, moved, by, taken.lo[moved], taken.hi[moved])
                     np.add(taken.err[name], rounding, out=taken.err[name])
+                    if name in squares:
+                        squares[name] = squares[name].rounded(rounding)
                     if name in taken.drift:
                         np.add(taken.drift[name], taken.accumulated(rounding), out=taken.drift[name])
                     c[moved] = taylor_shift(c[moved], by)
-        return replace(taken, ref=ref)
+        return replace(taken, ref=ref).with_squares(squares)
 
     def accumulated(self, rates: FloatArray) -> FloatArray:
         """Integrate rates, one per row, from the start of the row's group to the row's end: an upper bound, added to drift."""
@@ -214,7 +274,7 @@ class Relation:
     ) -> Relation:
         """Copy rows, in any order, into new groups, with other ranges where given."""
         index = pa.array(rows) if self.unmodelled else None
-        return Relation(  # replace() would visit every field, and revisions build many small relations
+        made = Relation(  # replace() would visit every field, and revisions build many small relations
             columns=self.columns,
             keys=keys,
             offsets=offsets,
@@ -228,6 +288,7 @@ class Relation:
             unmodelled={name: column.take(index) for name, column in self.unmodelled.items()},
             lineage=None if self.lineage is None else self.lineage.take(rows),
         )
+        return made.with_squares({name: one.take(rows) for name, one in self.squares.items()})
 
     def without_empty_groups(self) -> Relation:
         """Drop groups without rows."""
@@ -260,7 +321,7 @@ class Relation:
         """Keep only the attributes of ``columns``, each under its name in ``sources`` so far; by default its own name."""
         named = {name: name for name in columns.names} | dict(sources or {})
         modelled = {name: named[name] for name in columns.modelled}
-        return replace(
+        made = replace(
             self,
             columns=columns,
             models={name: self.models[source] for name, source in modelled.items()},
@@ -268,6 +329,8 @@ class Relation:
             drift={name: self.drift[source] for name, source in modelled.items() if source in self.drift},
             unmodelled={name: self.unmodelled[named[name]] for name in columns.unmodelled_names},
         )
+        known = self.squares
+        return made.with_squares({name: known[one] for name, one in modelled.items() if one in known})
 
     def ranges_only(self) -> Relation:
         """Drop points, which integrals and windows ignore (semantics 1.2)."""
@@ -292,7 +355,7 @@ class Relation:
         def rows(values: list[Any]) -> Any:
             return np.concatenate(values)
 
-        return replace(
+        made = replace(
             first,
             keys=tuple(
                 pa.concat_arrays([part.keys[i].cast(first.keys[i].type) for part in parts])
@@ -317,6 +380,18 @@ class Relation:
             if first.lineage is None
             else Lineage.concat([part.lineage for part in parts if part.lineage is not None]),
         )
+        shared = [name for name in first.squares if all(name in part.squares for part in parts)]
+        return made.with_squares({name: _merged([part.squares[name] for part in parts]) for name in shared})
+
+
+def _merged(parts: list[Squares]) -> Squares:
+    """Concatenate squared errors; segments of different parts stay apart."""
+    counts = np.cumsum([0, *(int(part.source.max(initial=-1)) + 1 for part in parts)])
+    source = np.concatenate([part.source + count for part, count in zip(parts, counts, strict=False)])
+    total, rounding = (
+        np.concatenate([getattr(part, one) for part in parts]) for one in ("total", "rounding")
+    )
+    return Squares(total, source, rounding)
 
 
 def _same_width(arrays: list[FloatArray]) -> list[FloatArray]:

@@ -45,7 +45,7 @@ from pulse.kernels.polynomial.arithmetic import add, multiply, subtract
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, evaluation, magnitudes, sum_rounding, underflow
 from pulse.operators.data.grouping import about_own_start
-from pulse.operators.data.relation import Relation
+from pulse.operators.data.relation import Relation, Squares
 from pulse.operators.errors import DomainError, MissingValueError, OperandError
 from pulse.operators.expressions.by_value import numbers_of
 from pulse.operators.functions.reciprocal import reciprocal
@@ -71,7 +71,13 @@ class Evaluation(Domain[Operand]):
 
     # -- the rows -------------------------------------------------------------------------------------------
 
-    def add(self, c: FloatArray, err: FloatArray, drift: FloatArray | None = None) -> str:
+    def add(
+        self,
+        c: FloatArray,
+        err: FloatArray,
+        drift: FloatArray | None = None,
+        squares: Squares | None = None,
+    ) -> str:
         """Add a hidden column with these coefficients and this bound; return its name."""
         relation = self.relation
         finite = np.isfinite(c).all(axis=1) & np.isfinite(err)
@@ -88,7 +94,7 @@ class Evaluation(Domain[Operand]):
             models={**relation.models, name: c},
             err={**relation.err, name: err},
             drift=relation.drift if drift is None else {**relation.drift, name: drift},
-        )
+        ).with_squares(relation.squares if squares is None else {**relation.squares, name: squares})
         return name
 
     def refine(self, rows: IntArray, lo: FloatArray, hi: FloatArray, ref: IntArray) -> None:
@@ -219,14 +225,17 @@ class Evaluation(Domain[Operand]):
         relation = self.relation
         err, drift = relation.err[a] * size, relation.drift.get(a)
         drift = None if drift is None else drift * drifts
+        squares = relation.squares.get(a)
+        squares = None if squares is None or size == 0.0 else squares.scaled(size)
         if exact and size >= 1.0:
-            return self.add(c, err, drift)
+            return self.add(c, err, drift, squares)
         magnitude = magnitudes(c, relation.lo, relation.hi)
         some: BoolArray = (relation.models[a] != 0.0).any(axis=1) & (size > 0.0)
         rounding = underflow(magnitude, some, c.shape[1], relation.lo, relation.hi)
         if not exact:
             rounding += TERM * c.shape[1] * magnitude
-        return self.add(c, err * GROWN + rounding, self._drifted(drift, rounding))
+        squares = None if squares is None else squares.rounded(rounding)
+        return self.add(c, err * GROWN + rounding, self._drifted(drift, rounding), squares)
 
     def _drifted(self, drift: FloatArray | None, rounding: FloatArray) -> FloatArray | None:
         """Add the integral of the rounding since the start of the group to a drift."""
@@ -252,7 +261,9 @@ class Evaluation(Domain[Operand]):
         c = trimmed(form(x, y))
         rounding = sum_rounding(c, x, sign * y[:, :1], relation.lo, relation.hi)
         err = (relation.err[a] + relation.err[b]) * GROWN + rounding
-        return self.add(c, err, self._drifted(drift, rounding))
+        squares = _summed(relation.squares.get(a), relation.squares.get(b))
+        squares = None if squares is None else squares.rounded(rounding)
+        return self.add(c, err, self._drifted(drift, rounding), squares)
 
     def _moved(self, a: str, by: float) -> str:
         relation = self.relation
@@ -260,7 +271,9 @@ class Evaluation(Domain[Operand]):
         c = before.copy()
         c[:, 0] += by
         rounding = sum_rounding(c, before, np.full((len(c), 1), by), relation.lo, relation.hi)
-        return self.add(c, relation.err[a] + rounding, self._drifted(relation.drift.get(a), rounding))
+        squares = relation.squares[a].rounded(rounding) if a in relation.squares else None
+        drift = self._drifted(relation.drift.get(a), rounding)
+        return self.add(c, relation.err[a] + rounding, drift, squares)
 
     def product(self, a: Operand, b: Operand) -> Operand:
         """Compute ``a * b``."""
@@ -338,3 +351,11 @@ def trimmed(c: FloatArray) -> FloatArray:
     while k > 1 and not c[:, k - 1].any():
         k -= 1
     return c if k == c.shape[1] else np.ascontiguousarray(c[:, :k])
+
+
+def _summed(a: Squares | None, b: Squares | None) -> Squares | None:
+    """Return the squared errors of a sum, known where both attributes are of the same segments."""
+    if a is None or b is None or not np.array_equal(a.source, b.source):
+        return None
+    total = (np.sqrt(a.total) + np.sqrt(b.total)) ** 2 * GROWN
+    return Squares(total, a.source, (a.rounding + b.rounding) * GROWN)

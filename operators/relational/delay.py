@@ -35,7 +35,7 @@ from pulse.operators.time_range import TimeRange
 
 def delayed(relation: Relation, by: int) -> Relation:
     """Move all rows of a relation by microseconds."""
-    return replace(relation, ref=relation.ref + by)
+    return replace(relation, ref=relation.ref + by).with_squares(relation.squares)
 
 
 class IncrementalDelay(IncrementalOperator):

@@ -3,7 +3,8 @@
 1 Transforms: a pair of groups is cut into the cells in which neither changes its segment (:mod:`pulse.kernels.pieces.align`);
   each side's coefficients are shifted to the cell's reference. Conditions on keys alone decide which groups are paired; all
   other conditions filter the joined rows.
-2 Bounds: a cell has its segments' bounds; its certainty is the smaller of theirs. It has no drift.
+2 Bounds: a cell has its segments' bounds; its certainty is the smaller of theirs. Where squared errors are read, it has these of
+  its whole segments, and their drifts, which count from another start than the pair's: they bound differences.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ from pulse.core.expression import (
 )
 from pulse.core.fold import Domain
 from pulse.kernels.instants import MICROSECONDS
+from pulse.kernels.pieces.accumulate import accumulate
 from pulse.kernels.pieces.align import Cells, Pieces, align_pair, coefficients_at
-from pulse.kernels.rounding import shift_rounding
+from pulse.kernels.rounding import GROWN, shift_rounding
 from pulse.operators.data.lineage import Lineage
-from pulse.operators.data.relation import Relation
+from pulse.operators.data.relation import Relation, Squares
 from pulse.operators.expressions.predicates import Truth, positive
 from pulse.operators.functions.registry import rules_of
 
@@ -102,6 +104,8 @@ def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, colum
     some = np.flatnonzero(np.diff(cells.offsets))
     models: dict[str, FloatArray] = {}
     err: dict[str, FloatArray] = {}
+    drift: dict[str, FloatArray] = {}
+    squares: dict[str, Squares] = {}
     unmodelled: dict[str, pa.Array] = {}
     for f, side in enumerate((left, right)):
         rows = np.ascontiguousarray(cells.index[:, f])
@@ -113,6 +117,13 @@ def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, colum
             else values[rows]
             for name, values in side.err.items()
         }
+        for name, one in side.squares.items():
+            c = side.models[name]
+            lost = shift_rounding(c, rows, by, cells.lo, cells.hi) if c.shape[1] > 1 else np.zeros(len(rows))
+            squares[name] = one.take(rows).rounded(lost)
+            if name in side.drift:
+                more = accumulate(np.asarray(cells.offsets), lost, cells.lo, cells.hi) if lost.any() else 0.0
+                drift[name] = (side.drift[name][rows] + more) * GROWN
         index = pa.array(rows)
         unmodelled |= {name: column.take(index) for name, column in side.unmodelled.items()}
     rows_left, rows_right = cells.index[:, 0], cells.index[:, 1]
@@ -120,7 +131,7 @@ def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, colum
     if left.lineage is not None and right.lineage is not None:
         lineage = Lineage.merge(left.lineage.take(rows_left), right.lineage.take(rows_right))
     of_left, of_right = pa.array(pairs[some, 0]), pa.array(pairs[some, 1])
-    return Relation(
+    made = Relation(
         columns=columns,
         keys=(*(key.take(of_left) for key in left.keys), *(key.take(of_right) for key in right.keys)),
         offsets=np.append(cells.offsets[some], cells.offsets[-1]),
@@ -129,11 +140,12 @@ def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, colum
         hi=cells.hi,
         models=models,
         err=err,
-        drift={},
+        drift=drift,
         certainty=np.minimum(left.certainty[rows_left], right.certainty[rows_right]),
         unmodelled=unmodelled,
         lineage=lineage,
     )
+    return made.with_squares(squares)
 
 
 # -- pairing of groups ------------------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ def _take_parts(relation: Relation, parts: _Parts, covered: Callable[[], FloatAr
         holes = _opened_holes(relation, covered())
         if holes.any():
             drift = {name: np.where(holes[taken.group], np.inf, values) for name, values in drift.items()}
-    return replace(taken, drift=drift, certainty=np.minimum(taken.certainty, parts.certainty))
+    made = replace(taken, drift=drift, certainty=np.minimum(taken.certainty, parts.certainty))
+    return made.with_squares(taken.squares)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 1 Transforms: a row has the keys, modelled and unmodelled attributes of both sides, at the times at which the condition holds.
   Equal keys are joined by :mod:`~pulse.operators.relational.equi_join`, others, mostly pairs that come near each other, by
   :mod:`~pulse.operators.relational.proximity_join`.
-2 Bounds: each attribute keeps its own; the certainty is the smaller of both sides'. The drift is lost: a row starts at the later
-  of two starts, and common times have holes where either side has one.
+2 Bounds: each attribute keeps its own; the certainty is the smaller of both sides'. Where no window
+  needs squared errors the drift is lost: a row starts at the later of two starts, and common times have holes where either
+  side has one.
 3 Inverts: each output attribute comes from one input, so its bound passes to that input unchanged; compared attributes get a
   share of the slack, as in a filter (semantics 4.3).
 4 Revises: a revised segment revises the rows it takes part in, in every pair of its key; the other side's rows are kept, or

@@ -58,7 +58,8 @@ class ProjectOperator:
         sources |= {name: self._name(outputs[name]) for name in self.columns.unmodelled_names}
         done = work.relation
         keys = tuple(self._key(done, outputs.get(name, Column(name))) for name in self.columns.key_names)
-        return replace(done.only(self.columns, sources), keys=keys)
+        made = done.only(self.columns, sources)
+        return replace(made, keys=keys).with_squares(made.squares)
 
     @staticmethod
     def _key(relation: Relation, expression: Expression) -> pa.Array:

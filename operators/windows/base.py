@@ -60,6 +60,9 @@ class WindowFunction:
     shares_pass: ClassVar[bool] = False
     """Whether windows of several sizes over one input are sampled in one pass (:meth:`samples_together`)."""
 
+    uses_squares: ClassVar[bool] = False
+    """Whether bounds use the certified squared errors of the input."""
+
     @property
     def is_mean(self) -> bool:
         """Return whether a result is at least the smallest value in the window, and at most the largest."""

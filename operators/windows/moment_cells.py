@@ -25,6 +25,7 @@ from pulse.kernels.windows.moments import Column, Moments, window_moments
 from pulse.operators.data.relation import Relation
 from pulse.operators.windows.integral import solved_ends
 
+_ETA = 2.0**-20
 _ROUNDINGS = 64.0 * UNIT  # per coefficient: of products, integrals, sums and shifts, and of evaluating them
 
 
@@ -68,7 +69,7 @@ def column_of(rows: Relation, name: str) -> Column:
     c, err = rows.models[name], rows.err[name]
     drift = rows.drift.get(name, np.full(len(rows), np.inf))
     with np.errstate(over="ignore", invalid="ignore"):
-        energy = err * err * (rows.hi - rows.lo) * GROWN
+        energy, head, head_err = _energies(rows, name)
         ends = np.zeros(len(rows))
         found, within, gap = solved_ends(rows)
         if len(found):
@@ -77,7 +78,32 @@ def column_of(rows: Relation, name: str) -> Column:
             ends[found] = 2.0 * (within + gap) * jump * jump
             moved = np.bincount(rows.group[found], 2.0 * (within + gap) * jump, rows.groups)
             drift = (drift + moved[rows.group]) * GROWN
-    return Column(c, err, energy, ends, drift)
+    return Column(c, err, energy, ends, drift, head, head_err)
+
+
+def _energies(rows: Relation, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the energy of each row's error, that of the row in which a window closes, and the bound there.
+
+    Where squared errors are known, of a whole segment, the last of its rows has them, and so has any in which a window closes.
+    Further roundings ``e`` are added by ``(a + e)² <= (1 + η) a² + (1 + 1/η) e²``.
+    """
+    err = rows.err[name]
+    bound = err * err * (rows.hi - rows.lo) * GROWN
+    known = rows.squares.get(name)
+    if known is None or not len(rows):
+        return bound, bound, err
+    apart = (np.diff(known.source) != 0) | (np.diff(rows.group) != 0)
+    first, last = np.append(True, apart), np.append(apart, True)
+    begin = np.flatnonzero(first)
+    source = np.cumsum(first) - 1
+    most = np.add.reduceat(bound, begin) * (1.0 + 2.0 * UNIT * np.diff(np.append(begin, len(rows))))
+    rounding = (
+        np.where(known.rounding > 0.0, known.rounding**2 / _ETA, 0.0) * (rows.hi - rows.lo) * (1.0 + _ETA)
+    )
+    whole = np.fmin(known.total * (1.0 + _ETA), most[source])
+    energy = np.where(first & last, np.fmin(whole + rounding, bound), np.where(last, whole, 0.0) + rounding)
+    head = np.where(first & last, energy, whole + rounding)
+    return energy * GROWN, head * GROWN, np.where(first, err, np.inf)
 
 
 def mean_error(drift: FloatArray, size: int, error: FloatArray, head: IntArray, tail: IntArray) -> FloatArray:
@@ -186,8 +212,12 @@ class _Part:
         with np.errstate(over="ignore", invalid="ignore"):
             eq, eh = (np.nan_to_num(column.err[row] ** 2, nan=np.inf) for row in (tail, head))
             linear = np.maximum(_times(eq, left) + _times(eh, since), _times(eq, rest) + _times(eh, until))
-            parts = np.minimum(_times(eq, left), column.energy[tail])
-            parts += np.minimum(_times(eh, until), column.energy[head])
+            # A window may hold other parts of the segment of its head row, of which that counts the energy.
+            alone = within | np.isfinite(column.head_err[head])
+            linear = np.where(alone, linear, np.inf)
+            parts = np.minimum(_times(eq, left), np.where(within, column.head[tail], column.energy[tail]))
+            ahead = np.where(alone, np.minimum(_times(eh, until), column.head[head]), column.head[head])
+            parts += np.where(within, 0.0, ahead)
             ends = column.ends[tail] + column.ends[head] + column.ends[np.maximum(tail - 1, 0)]
             total = self.moments.between + np.minimum(linear, parts) + ends
             return np.asarray(np.sqrt(total / w) * GROWN)

@@ -17,7 +17,7 @@ A quotient exists where the deviations it divides by exceed their bounds; elsewh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,13 @@ def deviation_error(
     low: FloatArray, error: FloatArray, coupling: FloatArray, rounding: FloatArray
 ) -> FloatArray:
     """Bound the error of deviations from ``low`` up, by the root mean square ``error`` and by the coupling with it."""
+    return np.maximum(*deviation_errors(low, error, coupling, rounding))
+
+
+def deviation_errors(
+    low: FloatArray, error: FloatArray, coupling: FloatArray, rounding: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bound by how much the truth's deviation is below one from ``low`` up, and by how much above."""
     least = np.maximum(low - rounding, 0.0)
     more = 2.0 * coupling + error * error
     above = more / (np.sqrt(least * least + more) + least)
@@ -76,8 +83,9 @@ def deviation_error(
     below = np.where(
         rest > 0.0, 2.0 * coupling / (least + np.sqrt(np.maximum(rest, 0.0))), np.sqrt(2.0 * coupling)
     )
-    second = np.maximum(np.where(more > 0.0, above, 0.0), np.where(coupling > 0.0, below, 0.0))
-    return np.asarray((np.fmin(error, second) + rounding) * GROWN)
+    second = np.where(coupling > 0.0, below, 0.0), np.where(more > 0.0, above, 0.0)
+    under, over = ((np.fmin(error, one) + rounding) * GROWN for one in second)
+    return np.asarray(under), np.asarray(over)
 
 
 def variance_error(x: Statistic, error: FloatArray) -> FloatArray:
@@ -108,12 +116,18 @@ def correlation_error(
         np.sin(np.where(most < 0.5 * np.pi, most + half, least - half)),
     )
     by_angle = 2.0 * (sine + 4.0 * FUNCTION) * np.sin(half) * (1.0 + FUNCTION)
-    product = (x.low - x.err) * (y.low - y.err)
+    # The quotient of the covariance's interval and those of the deviations: largest over their least, least over their largest.
+    share = (covariance_error(x, y) + rounding) / (x.low * y.low) * GROWN
     size = np.minimum(np.maximum(np.abs(low), np.abs(high)), 1.0)
-    by_intervals = (covariance_error(x, y) + rounding) / product + size * (
-        x.low * y.low / product * GROWN - 1.0
+    ranges = [deviation_errors(one.low, one.radius, one.coupling, one.rounding) for one in (x, y)]
+    smallest = np.prod(
+        [1.0 - under / one.low for (under, _), one in zip(ranges, (x, y), strict=True)], axis=0
     )
-    return np.asarray(np.minimum(np.fmin(by_angle, by_intervals * GROWN), 2.0))
+    largest = np.prod([1.0 + over / one.low for (_, over), one in zip(ranges, (x, y), strict=True)], axis=0)
+    upward = (size + share) / smallest - size
+    downward = np.where(size > share, size - (size - share) / largest, 0.0)
+    by_intervals = np.maximum(upward, downward) * GROWN + 8.0 * UNIT * (size + share)
+    return np.asarray(np.minimum(np.fmin(by_angle, by_intervals), 2.0))
 
 
 def slope_error(size: FloatArray, x: Statistic, y: Statistic, rounding: FloatArray) -> FloatArray:
@@ -128,6 +142,8 @@ def slope_error(size: FloatArray, x: Statistic, y: Statistic, rounding: FloatArr
 @dataclass(frozen=True)
 class MomentFunction(WindowFunction):
     """A function of the mean, deviation and covariance of a window."""
+
+    uses_squares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -73,6 +73,10 @@ class Window(Aggregate):
     keeps_samples = True
 
     @property
+    def uses_squares(self) -> bool:
+        return self.operator.uses_squares
+
+    @property
     def looks_back(self) -> int:
         assert isinstance(self.size, int)
         return self.size

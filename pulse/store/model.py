@@ -3,7 +3,7 @@
 ::
 
     DIR/_pulse.json                schema, truth, bounds, sources, counts, statistics
-    DIR/part-FFF-NNNNN.parquet     key… ref lo hi unmodelled… (a a_err a_drift a_err2)…, by key and time; a key in one file per fit
+    DIR/part-FFF-NNNNN.parquet     key… ref lo hi unmodelled… (a a_err a_drift a_err2)…, by key and time; a key in one per fit
     DIR/closing-FFF-NNNNN.parquet  the same, of the points that end keys: rewritten when a key continues
     DIR/_ends-FFF-NNNNN.parquet    each key's newest tuple: where --append continues
     DIR/_aside/…                   rejected tuples, with the reason

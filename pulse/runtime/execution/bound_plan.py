@@ -124,8 +124,18 @@ class BoundPlan:
         own = fragment.scans
         input_units = self.accents.input_units.get(own[0].stream)
         return reading(
-            self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage, input_units=input_units
+            self.paths[own[0].stream],
+            own[0].stored,
+            own,
+            lineage=self.lineage,
+            input_units=input_units,
+            squares=self.squares,
         )
+
+    @cached_property
+    def squares(self) -> bool:
+        """Return whether a window function of the plan uses certified squared errors."""
+        return any(node.uses_squares for node in walk(self.query.plan))
 
     def keys(self, fragment: Fragment) -> Expression:
         """Return the predicate on keys that the fragment reads: those that any of its scans needs."""

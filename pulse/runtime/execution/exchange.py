@@ -18,7 +18,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks, key_texts
-from pulse.operators.data.relation import Relation
+from pulse.operators.data.relation import Relation, Squares
 from pulse.operators.relational.exchange import Exchange, Grid
 from pulse.operators.relational.spatial_grid import ResolvedGrid, scatter
 
@@ -39,6 +39,9 @@ class ExchangeBatch:
     def pack(self) -> bytes:
         """Serialize the segments and cells."""
         batch = self.relation.to_segments()
+        for name, squares in self.relation.squares.items():
+            for part, values in zip(squares._fields, squares, strict=True):
+                batch = batch.append_column(_square_column(name, part), pa.array(values))
         metadata = {_POINTS: b"1"} if self.relation.columns.points else {}
         if self.cells is not None:
             metadata[_HOME] = np.ascontiguousarray(self.cells, np.int64).tobytes()
@@ -57,12 +60,21 @@ class ExchangeBatch:
         metadata = table.schema.metadata or {}
         cells = metadata.get(_HOME)
         columns = replace(columns, points=_POINTS in metadata)
+        squares = {
+            name: Squares(*(table.column(_square_column(name, part)).to_numpy() for part in Squares._fields))
+            for name in columns.modelled
+            if _square_column(name, "total") in table.column_names
+        }
         return cls(
             place,
             arc,
-            Relation.from_table(table, columns),
+            Relation.from_table(table, columns).with_squares(squares),
             None if cells is None else np.frombuffer(cells, np.int64).reshape(-1, 4),
         )
+
+
+def _square_column(name: str, part: str) -> str:
+    return f"{name} squares.{part}"
 
 
 def parcels(

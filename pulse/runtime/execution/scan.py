@@ -96,6 +96,7 @@ class Reading:
     attributes: tuple[str, ...]  # modelled and unmodelled, in the stream's order
     lineage: bool = False
     input_units: InputUnits | None = None  # alterations of recorded data to undo in its segments
+    squares: bool = False  # whether windows need certified squared errors
 
 
 def reading(
@@ -105,13 +106,15 @@ def reading(
     *,
     lineage: bool,
     input_units: InputUnits | None = None,
+    squares: bool = False,
 ) -> Reading:
     """Return the reading that serves all these scans of one stream, stored with these columns."""
     every = (*columns.modelled, *columns.unmodelled_names)
     needed = {name for scan in scans for name in _needed(scan, every)}
     if input_units is not None:
         needed |= input_units.columns & set(every)
-    return Reading(model, tuple(name for name in every if name in needed), lineage, input_units)
+    attributes = tuple(name for name in every if name in needed)
+    return Reading(model, attributes, lineage, input_units, squares)
 
 
 def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
@@ -146,13 +149,14 @@ def _relation(model: Model, unit: ReadUnit, reading: Reading, keys: Expression =
         stored.points,
     )
     names = [name for name in columns.segment_schema().names if stored.certainty or name != "certainty"]
+    names += [f"{name}_err2" for name in columns.modelled] if reading.squares else []
     every = model.schema.stored_columns if reading.lineage else names  # a segment's id is of all its columns
     wanted = None if keys == TRUE else _Filters(dict(model.schema.key)).fold(positive(keys))
     table, causes = read_unit(model, unit, every, wanted), None
     if reading.lineage:
         causes = SegmentBatch.from_arrow(table, model.schema, check=False).own_lineage()
         table = table.select(names)
-    relation = Relation.from_table(table, columns, lineage=causes)
+    relation = Relation.from_table(table, columns, lineage=causes, squares=reading.squares)
     return relation if reading.input_units is None else reading.input_units.segments(relation)
 
 

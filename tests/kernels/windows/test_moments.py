@@ -46,7 +46,7 @@ def found_in(table: tuple[Any, ...], advance: int, err: float = 0.0) -> tuple[An
         len(ends.values)
     )
     e = np.full(n, err)
-    columns = [Column(c, e, e * e * hi, np.zeros(n), np.full(n, np.inf)) for c in (x, y)]
+    columns = [Column(c, e, e * e * hi, np.zeros(n), np.full(n, np.inf), e * e * hi, e) for c in (x, y)]
     places = times, np.zeros(len(times)), ends.tail, ends.head
     return times, *window_moments(ref, lo, hi, *columns, places, size_us=size)
 
@@ -97,7 +97,8 @@ def test_a_flat_window_has_no_deviation_and_no_rounding() -> None:
 
 def test_the_energy_of_a_whole_piece_may_be_smaller_than_that_of_its_bound() -> None:
     ref, lo, hi, c = np.array([START]), np.zeros(1), np.full(1, 10.0), np.zeros((1, 1))
-    column = Column(c, np.full(1, 2.0), np.full(1, 3.0), np.zeros(1), np.zeros(1))
+    two, three = np.full(1, 2.0), np.full(1, 3.0)
+    column = Column(c, two, three, np.zeros(1), np.zeros(1), three, two)
     for size, want in ((500_000, 2.0), (2_000_000, 3.0)):  # err² 4: half a second of it is 2
         places = np.array([START + 5_000_000]), np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64)
         mx, *_ = window_moments(ref, lo, hi, column, None, places, size_us=size)
@@ -113,7 +114,7 @@ def test_the_energy_of_a_whole_piece_may_be_smaller_than_that_of_its_bound() -> 
 )
 def test_wrong_input_is_refused(size: int, rests: int, text: str) -> None:
     zeros = np.zeros(1)
-    column = Column(np.zeros((1, 1)), *[zeros] * 4)
+    column = Column(np.zeros((1, 1)), *[zeros] * 6)
     places = np.array([5]), np.zeros(rests), np.zeros(1, np.int64), np.zeros(1, np.int64)
     with pytest.raises(ValueError, match=text):
         window_moments(np.zeros(1, np.int64), zeros, np.ones(1), column, None, places, size_us=size)

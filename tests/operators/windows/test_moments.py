@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
-from pulse.operators.data.relation import Relation
+from pulse.operators.data.relation import Relation, Squares
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.windows.association import Association
 from pulse.operators.windows.base import WindowFunction
@@ -157,6 +157,62 @@ def test_a_known_drift_bounds_to_second_order() -> None:
             window(function, 20_000_000).samples(one, 1_000_000).err["w"] for one in (relation, tight)
         )
         assert (close * 4.0 < loose).all()
+
+
+def squared(relation: Relation, name: str, chosen: Shares, cuts: list[bool]) -> Squares:
+    """The squared errors of that truth over segments of several rows, which begin where ``cuts`` says and with every key."""
+    fresh = np.array(cuts, bool)
+    fresh[relation.offsets[:-1][np.diff(relation.offsets) > 0]] = True
+    source = np.cumsum(fresh) - 1
+    total = [Fraction(0)] * len(relation)
+    for row, number in enumerate(source.tolist()):
+        begin, end = naive.row_span(relation, row)
+        mean = sum(share * share for share in chosen[row]) / 2 * Fraction(float(relation.err[name][row])) ** 2
+        total[number] += mean * (end - begin) / 10**6
+    each = np.array([float(total[number]) * (1 + 1e-15) for number in source.tolist()])
+    return Squares(each, 7 * source, np.zeros(len(relation)))
+
+
+@given(
+    relations(codes=(1, 2, 3)),
+    st.sampled_from((*OF_ONE, *OF_TWO)),
+    st.sampled_from([500_000, 2_000_000]),
+    st.data(),
+)
+def test_squared_errors_keep_the_truth_that_they_are_of(
+    relation: Relation, function: str, size: int, data: st.DataObject
+) -> None:
+    operator = window(function, size)
+    n = len(relation)
+    chosen = {name: data.draw(shares(n)) for name in operator.names}
+    cuts = {name: data.draw(st.lists(st.booleans(), min_size=n, max_size=n)) for name in operator.names}
+    known = relation.with_squares(
+        {name: squared(relation, name, chosen[name], cuts[name]) for name in operator.names}
+    )
+    found = operator.samples(known, 250_000)
+    for place in np.flatnonzero(found.certainty).tolist():
+        group, t = int(found.of_group[place]), Fraction(int(found.times[place]))
+        pieces = [truth(relation, name, group, chosen[name]) for name in operator.names]
+        check(function, Fraction(found.values["w"][place]), found.err["w"][place], pieces, t - size, t)
+    made = operator.segments(known)
+    for g in range(relation.groups):
+        pieces = [truth(relation, name, g, chosen[name]) for name in operator.names]
+        for row in range(made.offsets[g], made.offsets[g + 1]):
+            begin, end = naive.row_span(made, row)
+            for at in {begin, begin + (end - begin) * Fraction(5, 7)}:
+                inside = [one for one in pieces[0] if one[0] < at and one[1] > at - size]
+                if not inside or inside[0][0] > at - size or inside[-1][1] < at:
+                    continue
+                got = naive.piece_value(made.ref[row], made.models["w"][row], at)
+                check(function, got, made.err["w"][row], pieces, at - size, at)
+
+
+def test_a_segment_cut_in_a_join_counts_its_squared_error_once() -> None:
+    rows = steps([1.0, 5.0, 2.0, 7.0, 3.0, 8.0], err=0.5)
+    source = np.array([0, 0, 0, 1, 1, 1])
+    known = rows.with_squares({"x": Squares(np.full(6, 0.03), source, np.zeros(6))})
+    found = Deviation("stddev", "x", "w", 6_000_000).samples(known, 6_000_000)
+    assert found.err["w"][0] == pytest.approx(0.1, rel=1e-5)
 
 
 def steps(values: list[float], err: float = 0.0, other: list[float] | None = None) -> Relation:

@@ -36,6 +36,7 @@ def test_the_schema_for_spark():
         ("price", "array<double>"),
         ("price_err", "double"),
         ("price_drift", "double"),
+        ("price_err2", "double"),
         ("kind", "string"),
     ]
 
