@@ -124,7 +124,8 @@ class Association(MomentFunction):
             self.tolerance(caused, largest),
             (None, _level(cells.y)),
         )
-        y, x = (self.statistic(side, pieces, cells) for side in (cells.x, cells.y))
+        means = self.function == INTERCEPT
+        y, x = (self.statistic(side, pieces, cells, means=means) for side in (cells.x, cells.y))
         pieces, x, y = _chosen(x.is_known, pieces, x, y)
         source = pieces.source
         low, high, _ = bounds(pieces.c, pieces.lo, pieces.hi)
@@ -134,9 +135,9 @@ class Association(MomentFunction):
         if self.function == SLOPE:
             return pieces, pieces.c, err
         by = (pieces.ref - cells.ref[source]) / MICROSECONDS
-        means = [taylor_shift(side.mean[source], by) for side in (cells.x, cells.y)]
-        made = subtract(means[0], multiply(pieces.c, means[1]))
-        sizes = [magnitudes(c, pieces.lo, pieces.hi) for c in (*means, pieces.c)]
+        both = [taylor_shift(side.mean[source], by) for side in (cells.x, cells.y)]
+        made = subtract(both[0], multiply(pieces.c, both[1]))
+        sizes = [magnitudes(c, pieces.lo, pieces.hi) for c in (*both, pieces.c)]
         off = (y.mean_err + slope * x.mean_err + err * (x.mean + x.mean_err)) * GROWN
         return pieces, made, off + 4.0 * TERM * made.shape[1] * (sizes[0] + sizes[1] * sizes[2])
 

@@ -4,9 +4,10 @@
   window's own mean, so that nothing cancels (:mod:`pulse.kernels.windows.moments`). The variance is a polynomial in ``t`` between
   any two instants at which an end of the window passes from one segment to the next; its root is approximated on pieces. Windows
   that touch a hole, or reach outside, have no result. A flat window has deviation 0.
-2 Bounds: a deviation is a seminorm, so it errs by at most the root mean square ``r`` of model minus truth in the window, which is
-  at most ``err``; a variance by ``2 s r + r²``. With drifts a variance errs by at most ``2 k + r²``, ``k`` the coupling of the
-  model with its error (:mod:`pulse.operators.windows.moments`). Rounding and the approximation of the root are added.
+2 Bounds: a deviation is a seminorm, so it errs by at most the root mean square ``r`` of model minus truth in the window, known
+  from certified squared errors and at most ``err``; a variance by ``2 s r + r²``. With drifts a variance errs by at most
+  ``2 k + r²``, ``k`` the coupling of the model with its error (:mod:`pulse.operators.windows.moments`). Rounding and the
+  approximation of the root are added.
 3 Inverts: a bound on the deviation to the bound itself; one on the variance, ``b``, to ``b / (2 s + √b)`` with the largest
   deviation (semantics 4.3).
 4 Revises: upstream by replaying all rows that shared a window.

@@ -48,12 +48,28 @@ class Local(NamedTuple):
     @classmethod
     def of(cls, c: FloatArray, mid: FloatArray, half: FloatArray) -> Local:
         """Move polynomials to pieces given by their middle and half their length."""
-        made = taylor_shift(c, mid) * half[:, None] ** np.arange(c.shape[1])
-        low, high, _ = bounds(made, -1.0, 1.0)
-        noise = _ROUNDINGS * np.abs(made).sum(axis=1)
-        return cls(
-            made, low - noise, high + noise, made @ np.vander(_NODES, made.shape[1], increasing=True).T
-        )
+        made, low, high = _on_pieces(c, mid, half)
+        return cls(made, low, high, made @ np.vander(_NODES, made.shape[1], increasing=True).T)
+
+
+def extent(c: FloatArray, mid: FloatArray, half: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the smallest and largest value of polynomials on pieces given by their middle and half their length."""
+    return _on_pieces(c, mid, half)[1:]
+
+
+def _on_pieces(c: FloatArray, mid: FloatArray, half: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    made = taylor_shift(c, mid) * _powers(half, c.shape[1])
+    low, high, _ = bounds(made, -1.0, 1.0)
+    noise = _ROUNDINGS * np.abs(made).sum(axis=1)
+    return made, low - noise, high + noise
+
+
+def _powers(x: FloatArray, k: int) -> FloatArray:
+    """Return the powers of ``x`` from 0 to ``k - 1``, by products: library powers are many times slower."""
+    out = np.ones((len(x), k))
+    for j in range(1, k):
+        np.multiply(out[:, j - 1], x, out=out[:, j])
+    return out
 
 
 Fitted = tuple[FloatArray, FloatArray]
@@ -206,7 +222,7 @@ def _placed(
     moved = np.rint(begin * MICROSECONDS)
     at = moved / MICROSECONDS
     lo, hi = begin - at, end - at
-    scale = np.where(half > 0.0, half, 1.0)[:, None] ** np.arange(p.shape[1])
+    scale = _powers(np.where(half > 0.0, half, 1.0), p.shape[1])
     c = taylor_shift(p / scale, at - mid)
     err = err + 4.0 * evaluation(c, lo, hi)
     return Pieces(source, ref[source] + moved.astype(np.int64), lo, np.maximum(hi, lo), c, err, mid, half)

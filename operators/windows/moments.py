@@ -36,7 +36,7 @@ from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.inversion.needs import group_max, group_min
 from pulse.operators.windows.base import WindowFunction, least_certain, present
 from pulse.operators.windows.moment_cells import Cells, Side, column_of, mean_error, moment_cells
-from pulse.operators.windows.moment_pieces import Local, Pieces
+from pulse.operators.windows.moment_pieces import Pieces, extent
 
 RELATIVE = 1e-6
 """The accuracy of approximations, relative to the largest value of a piece, where models have no error."""
@@ -233,18 +233,19 @@ class MomentFunction(WindowFunction):
         lineage = None if rows.lineage is None else rows.lineage.spans(tail, head)
         return self.finite(self.pieces(rows, (offsets, *ranges), c, err, certainty, lineage), c)
 
-    def statistic(self, side: Side, pieces: Pieces | None, cells: Cells) -> Statistic:
-        """Return an attribute's statistic on pieces, or on whole cells; the mean is its largest absolute value."""
+    def statistic(self, side: Side, pieces: Pieces | None, cells: Cells, *, means: bool = False) -> Statistic:
+        """Return an attribute's statistic on pieces, or on whole cells; the mean, if needed, is its largest absolute value."""
         source = slice(None) if pieces is None else pieces.source
         mid = 0.5 * (cells.lo + cells.hi) if pieces is None else pieces.mid
         half = 0.5 * (cells.hi - cells.lo) if pieces is None else pieces.half
-        variance, mean = (Local.of(c[source], mid, half) for c in (side.variance, side.mean))
-        low, high = (np.sqrt(np.maximum(one, 0.0)) for one in (variance.low, variance.high))
+        low, high = (np.sqrt(np.maximum(one, 0.0)) for one in extent(side.variance[source], mid, half))
         rounding = side.rounding[source]
         lost = np.where(
             rounding > 0.0, np.minimum(np.sqrt(rounding), rounding / np.maximum(low, 1e-300)), 0.0
         )
-        size = np.maximum(np.abs(mean.low), np.abs(mean.high))
+        size = np.zeros(len(low))
+        if means:
+            size = np.maximum(*(np.abs(one) for one in extent(side.mean[source], mid, half)))
         off = side.mean_error[source] + side.mean_rounding[source]
         low, error, coupling = low * (1.0 - 4.0 * UNIT), side.error[source], side.coupling[source]
         return Statistic(
@@ -272,7 +273,7 @@ class MomentFunction(WindowFunction):
         cells = moment_cells(rows, self.names[0], self.other, self.size)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             pieces, _, _ = self.on_cells(cells)
-            x, y = (self.statistic(side, pieces, cells) for side in (cells.x, cells.y))
+            x, y = (self.statistic(side, pieces, cells, means=True) for side in (cells.x, cells.y))
             source = np.arange(len(cells.ref)) if pieces is None else pieces.source
             group = np.searchsorted(cells.offsets, source, "right") - 1
             worst = [
