@@ -140,6 +140,7 @@ class Node(Parametric):
         """Return why a job cannot have it in its query; None where it can."""
         return None
 
+    @property
     def uses_squares(self) -> bool:
         """Return whether its bounds use the certified squared errors of its input."""
         return False

@@ -463,9 +463,7 @@ def fitted_segments(
         err={name: np.ascontiguousarray(bounds[:, a]) for a, name in enumerate(names)},
         drift=drift,
         err2={
-            name: _known(round_up(fitted.err2[chosen, a]))
-            for a, name in enumerate(names)
-            if name in drift
+            name: _known(round_up(fitted.err2[chosen, a])) for a, name in enumerate(names) if name in drift
         },
     )
 
