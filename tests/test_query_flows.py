@@ -333,7 +333,6 @@ def test_periods_of_a_calendar() -> None:
         ),
         ("select s, sum(size) from T [size 5 s] where t > '2013-09-25' group by s", "in a query around"),
         ("select sum(size) from T [size 5 s]", "group by all keys"),
-        ("select s, sum(size) from T [since start] group by s", "over windows of a size"),
         ("select lag(size, 5 s) from T", "'size' is a flow"),
         ("select s, stddev(size) from T [size 5 s] group by s", "stddev needs these"),
     ],
@@ -460,3 +459,27 @@ def test_what_is_refused_of_flows(tmp_path: Path) -> None:
     local().revise(model, log, keep=True)
     with pytest.raises(Exception, match="ask both versions"):
         local().revised(SUMS, 1, streams={"T": tmp_path / "m"}).tuples()
+
+
+@pytest.mark.parametrize(
+    ("window", "opening"),
+    [
+        ("since start", lambda t: 0),
+        ("since day start in 'UTC'", lambda t: t // (86_400 * SECOND) * 86_400 * SECOND),
+    ],
+)
+def test_sums_since_an_opening(window: str, opening: Any) -> None:
+    data = stream(19, 600)
+    spread = EPOCH + (data["t"].cast(pa.int64()).to_numpy() - EPOCH) * 300
+    data = data.set_column(1, "t", pa.array(spread).cast(pa.timestamp("us")))
+    model = fitted(data, max_gap="40 min", error={"price": 0.1, "size": 50, "notional": 5000, "trades": 0})
+    query = QUERY.replace("size 30 s advance 7 s", window) + " sample every 10 min"
+    found = local().sql(query, streams={"T": model}).tuples()
+    exact = totals(data)
+    assert found.num_rows > 300
+    for (key, at), row in by_closing(found).items():
+        volume, count = exact[key].total("size", opening(at), at + 1), exact[key].count(opening(at), at + 1)
+        assert within(row, "v", volume)
+        assert within(row, "n", Fraction(count))
+        assert within(row, "mean", volume / count)
+        assert within(row, "vwap", exact[key].total("notional", opening(at), at + 1) / volume)

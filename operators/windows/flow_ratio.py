@@ -61,7 +61,7 @@ class FlowRatio(_Ratio, WindowFunction):
     may_stay: ClassVar[bool] = True
 
     def segments(self, relation: Relation) -> Relation:
-        x, y = (one.segments(relation) for one in self._sums(_X, _Y))
+        x, y = (one.segments(relation) for one in self.sums(_X, _Y))
         # Both sums have the same pieces: flows of one stream are cut together.
         columns = replace(x.columns, modelled=(_X, _Y))
         both = replace(x, columns=columns, models={**x.models, **y.models}, err={**x.err, **y.err})
@@ -73,7 +73,7 @@ class FlowRatio(_Ratio, WindowFunction):
         return ProjectOperator(((self.output, quotient),), self.columns(both.columns)).segments(both)
 
     def samples(self, relation: Relation, every: int) -> Samples:
-        x, y = (one.samples(relation, every) for one in self._sums(_X, _Y))
+        x, y = (one.samples(relation, every) for one in self.sums(_X, _Y))
         defined, values, err = _divided(x.values[_X], x.err[_X], y.values[_Y], y.err[_Y])
         certainty = np.where(defined, np.minimum(x.certainty, y.certainty), np.uint8(ABSENT))
         columns: Columns = self.columns(relation.columns)
@@ -82,7 +82,8 @@ class FlowRatio(_Ratio, WindowFunction):
         )
         return self.finite(made, values)
 
-    def _sums(self, *names: str) -> tuple[FlowSum, ...]:
+    def sums(self, *names: str) -> tuple[FlowSum, ...]:
+        """Return the sums of both flows, under these names."""
         return tuple(
             FlowSum("sum", argument, name, self.size)
             for argument, name in zip(self.names, names, strict=True)

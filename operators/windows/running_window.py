@@ -38,6 +38,7 @@ from pulse.operators.windows.base import WindowFunction, present
 from pulse.operators.windows.calendar_window import CalendarWindow, PeriodAggregate
 from pulse.operators.windows.functions import OVER_TUPLES
 from pulse.operators.windows.period_spans import spans_by
+from pulse.operators.windows.running_flow import RunningFlow, RunningRatio
 from pulse.operators.windows.running_integral import Running, running_average, running_integral
 from pulse.operators.windows.tuple_window import PointWindow
 
@@ -239,9 +240,11 @@ class RunningWindow(CalendarWindow):
 
     @property
     def operator(self) -> WindowFunction:
-        return RunningAggregate(
-            self.function, self.argument, self.output, self.periods.longest, None, periods=self.periods
-        )
+        kind: type[RunningAggregate | RunningFlow | RunningRatio] = RunningAggregate
+        if self.is_of_flow:
+            kind = RunningFlow if self.other is None else RunningRatio
+        of = self.function, self.argument, self.output, self.periods.longest, None, self.other
+        return kind(*of, periods=self.periods)
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         return Node.samples(self, run, every)

@@ -69,7 +69,7 @@ def bind_aggregates(
     whole = {labels[key] for key in keys} >= set(labels.values())
     for call in found:
         if flow_part(call, scope) is not None:
-            check_flow_input(call, node, whole, select, window)
+            check_flow_input(call, node, whole, select)
             continue
         _check_count(call, scope, node)
         _check_over_tuples(call, node)
@@ -285,7 +285,9 @@ def _aggregated(
     if isinstance(window, Periods):
         return CalendarWindow.of(base, call.function, arguments[0], call.output, window, *arguments[1:])
     if isinstance(window, Since):
-        return RunningWindow.of(base, call.function, arguments[0], call.output, window.periods)
+        return RunningWindow.of(
+            base, call.function, arguments[0], call.output, window.periods, *arguments[1:]
+        )
     if window is not None:
         base = Window(base, call.function, arguments[0], call.output, *window, *arguments[1:])
     return base

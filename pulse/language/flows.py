@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from pulse.core.calendar import Since
 from pulse.core.expression import Column, Expression, columns_of
 from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import bare
-from pulse.language.scope import Attribute, Scope, WindowExtent
+from pulse.language.scope import Attribute, Scope
 from pulse.operators.node import Node
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.scan import Scan
@@ -80,16 +79,8 @@ def _flow(call: exp.Anonymous, scope: Scope) -> Attribute | None:
     return found if isinstance(found, Attribute) and found.flow else None
 
 
-def check_flow_input(
-    call: exp.Expr, node: Node, keys_whole: bool, select: exp.Select, window: WindowExtent | None
-) -> None:
+def check_flow_input(call: exp.Expr, node: Node, keys_whole: bool, select: exp.Select) -> None:
     """Check that a sum of a flow sees whole keys: what is filtered or joined away would be missing from its totals."""
-    if isinstance(window, Since):
-        raise wrong(
-            f"{source_text(call)} is of a flow, which is added up over windows of a size, [size 5 min], or over each period, "
-            f"[each session 'XNYS']; not {window}",
-            call,
-        )
     if not keys_whole:
         raise wrong(
             f"{source_text(call)} is of a flow, whose total is kept per key: group by all keys, and add up over keys in a query "
