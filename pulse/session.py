@@ -283,6 +283,40 @@ class Session:
             for name, part in parts.items()
         }
 
+    def segments(
+        self,
+        data: Any,
+        schema: StreamSchema | None = None,
+        *,
+        origin: Any = None,
+        err: Any = None,
+        keys: Mapping[str, Any] | None = None,
+        out: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Model:
+        """Take segments that were made elsewhere as a model, with the bounds that their maker states.
+
+        Rows have the columns of a stored model (docs/format.md), in any order if there is a schema; ``a_drift`` may be left out.
+        A table of an answer's segments and a file that ``pulse query --segments --out`` wrote are such rows. Every row is
+        checked, and an error names the first that is no segment or overlaps another of its key. A DataFrame is checked and stored
+        by Spark's workers.
+
+        Parameters
+        ----------
+        data : a SegmentBatch, a table or frame, paths of Parquet files, or splines
+            Splines are of scipy (``PPoly``, ``CubicSpline``, ``BSpline``): one, or by attribute with the same knots, of one key.
+        schema : the attributes by role; default that of the batch, else inferred from the columns' order, with time ``t``
+        origin : of splines: the time of their argument 0, which is in seconds
+        err : of splines: the bound, one for all attributes or a mapping
+        keys : of splines: the key, by column
+        out : folder of the model; default a temporary folder that lives as long as this process
+        overwrite : replace the model in ``out``
+        """
+        from pulse.runtime.results.segment_input import store_segments
+
+        folder = _folder(out) if out is not None else _temporary_folder()
+        return store_segments(data, schema, folder, origin=origin, err=err, keys=keys, overwrite=overwrite)
+
     def revise(
         self,
         model: Model | str | os.PathLike[str],
@@ -575,7 +609,8 @@ def _path_of_model(given: Any, where: str) -> Path:
     kind = f"{type(given).__module__.partition('.')[0]}.{type(given).__name__}"
     raise SessionError(
         f"{where}: expected a Model or the path of a stored one, got {kind}; queries are of models: fit data first, "
-        "model = session.fit(data, model={'x': 'linear'}, key=…, time=…, error=…)"
+        "model = session.fit(data, model={'x': 'linear'}, key=…, time=…, error=…); segments made elsewhere: "
+        "session.segments(data)"
     )
 
 

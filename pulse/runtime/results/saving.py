@@ -30,6 +30,10 @@ ROWS_PER_FILE = 1 << 20
 """Segments of a file that this process writes, at least; a worker of Spark writes one file."""
 
 
+Convert = Callable[[pa.Table, StreamSchema], SegmentBatch]
+"""Turn rows into segments, checked or not."""
+
+
 class SaveError(PulseError, ValueError):
     """An answer that a stored model cannot represent."""
 
@@ -108,13 +112,20 @@ def write_batches(
     for batch in batches:
         held.append(batch)
         if whole_keys and sum(one.num_rows for one in held) >= ROWS_PER_FILE:
-            yield write_part(staging, number, _segments(held, schema))
+            yield write_part(staging, number, segments_of(pa.Table.from_batches(held), schema))
             held, number = [], number + 1
     if held:
-        yield write_part(staging, number, _segments(held, schema))
+        yield write_part(staging, number, segments_of(pa.Table.from_batches(held), schema))
 
 
-def write_frame(staging: Path, frame: DataFrame, schema: StreamSchema, *, check: bool = False) -> list[Part]:
+def segments_of(table: pa.Table, schema: StreamSchema) -> SegmentBatch:
+    """Return the rows of an answer as segments; they need no check."""
+    return SegmentBatch.from_arrow(table, schema, check=False)
+
+
+def write_frame(
+    staging: Path, frame: DataFrame, schema: StreamSchema, convert: Convert = segments_of
+) -> list[Part]:
     """Write a DataFrame of segments on Spark: the segments of a key are brought together, and each worker writes a file."""
     from pyspark import TaskContext
     from pyspark.sql import functions as F
@@ -126,9 +137,8 @@ def write_frame(staging: Path, frame: DataFrame, schema: StreamSchema, *, check:
         held = [batch for batch in batches if batch.num_rows]
         if held:
             context = TaskContext.get()
-            part = write_part(
-                staging, context.partitionId() if context else 0, _segments(held, schema, check=check)
-            )
+            segments = convert(pa.Table.from_batches(held), schema)
+            part = write_part(staging, context.partitionId() if context else 0, segments)
             yield pa.RecordBatch.from_pydict({"part": [json.dumps(part)]})
 
     keys = [F.col(f"`{name}`") for name in schema.key_names]
@@ -137,10 +147,6 @@ def write_frame(staging: Path, frame: DataFrame, schema: StreamSchema, *, check:
         by_key = frame.repartition(partitions, *keys) if keys else frame.coalesce(1)
         rows = by_key.mapInArrow(work, spark_struct(pa.schema([("part", pa.string())]))).toArrow()
     return [json.loads(text) for text in rows.column("part").to_pylist()]
-
-
-def _segments(batches: list[pa.RecordBatch], schema: StreamSchema, *, check: bool = False) -> SegmentBatch:
-    return SegmentBatch.from_arrow(pa.Table.from_batches(batches), schema, check=check)
 
 
 def _check_place(job: BoundPlan, out: Path) -> None:
