@@ -21,7 +21,7 @@ Layers, each importing strictly lower ones::
         |     taq.monthly - taq.common   taq.parquet
         |                        |  \\       |
         |                        | taq.codes |
-    projection               plain_csv   plain_parquet
+    projection               plain_csv   plain_parquet - arrow_ipc
                                  |           |
                              csv_parse    format    time_columns
                                  |           |

@@ -109,7 +109,7 @@ class PlainParquet(Format):
 
     def schema(self, path: str) -> pa.Schema:
         with open_parquet(path) as file, readable(path):
-            fields = [self._field(field) for field in file.schema_arrow]
+            fields = [self.offered(field) for field in file.schema_arrow]
         return pa.schema(fields)
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
@@ -119,15 +119,20 @@ class PlainParquet(Format):
             groups = [about.row_group(i) for i in range(about.num_row_groups)]
         return sum(int(group.column(i).total_compressed_size) for group in groups for i in own)
 
-    def _field(self, field: pa.Field) -> pa.Field:
+    def offered(self, field: pa.Field) -> pa.Field:
+        """Return a column with the type in which it is read."""
         field = field.with_nullable(True)
         if field.name == self.time:
             return field.with_type(TIME)
         return field.with_type(KEY_TEXT) if is_text(field.type) else field
 
+    def read(self, unit: Unit, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Read the unit's rows as they are stored, text as dictionaries."""
+        return read_row_group(unit, names)
+
     def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
         row = 0
-        for batch in read_row_group(unit, names):
+        for batch in self.read(unit, names):
             if self.time in names:
                 at = names.index(self.time)
                 begin = row

@@ -9,6 +9,7 @@ from typing import Any
 
 from pulse.datasets.ais.any import Ais, ais_kind
 from pulse.datasets.ais.parquet import are_positions
+from pulse.datasets.arrow_ipc import ARROW_SUFFIXES, MAGIC, ArrowIpc
 from pulse.datasets.errors import DatasetError, readable, unknown_name
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv
@@ -21,7 +22,8 @@ from pulse.datasets.text_blocks import read_layout
 from pulse.datasets.units import expand
 
 FORMATS: dict[str, type[Format]] = {
-    kind.name: kind for kind in (PlainParquet, PlainCsv, TaqMonthly, TaqDaily, TaqWrds, TaqParquet, Ais)
+    kind.name: kind
+    for kind in (PlainParquet, ArrowIpc, PlainCsv, TaqMonthly, TaqDaily, TaqWrds, TaqParquet, Ais)
 }
 
 
@@ -31,7 +33,7 @@ def get_format(name: str, **options: Any) -> Format:
     >>> get_format("taq", tz="UTC").key
     ('symbol',)
     >>> sorted(FORMATS)
-    ['ais', 'csv', 'parquet', 'taq', 'taq-daily', 'taq-parquet', 'taq-wrds']
+    ['ais', 'arrow', 'csv', 'parquet', 'taq', 'taq-daily', 'taq-parquet', 'taq-wrds']
     """
     kind = FORMATS.get(name)
     if kind is None:
@@ -60,16 +62,21 @@ def detect(path: str, wanted: Collection[str] = ()) -> str:
 
 
 def _detect(path: str) -> str:
-    endings = (*PARQUET_SUFFIXES, *TaqDaily.suffixes)
+    endings = (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *TaqDaily.suffixes)
     first = expand(path, endings)[0]
     if first.lower().endswith(PARQUET_SUFFIXES):
         return _parquet(first)
+    if first.lower().endswith(ARROW_SUFFIXES):
+        return ArrowIpc.name
     try:
         names = read_layout(first, ",", "latin-1").names
     except DatasetError:
         with readable(first), Path(first).open("rb") as file:
-            if file.read(4) == b"PAR1":
+            start = file.read(len(MAGIC))
+            if start.startswith(b"PAR1"):
                 return _parquet(first)
+            if start == MAGIC:
+                return ArrowIpc.name
         raise
     if ais_kind(names) is not None:
         return Ais.name

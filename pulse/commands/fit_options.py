@@ -84,7 +84,7 @@ Points = Annotated[
 FormatName = Annotated[
     str | None,
     typer.Option(
-        help="Format of the files: parquet, csv, taq, taq-daily, taq-parquet, taq-wrds, ais; default detected.",
+        help="Format of the files: parquet, arrow, csv, taq, taq-daily, taq-parquet, taq-wrds, ais; default detected.",
         autocompletion=completing.words(*completing.FORMATS),
     ),
 ]

@@ -71,7 +71,7 @@ def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
         detect(write("empty.csv", ""))
     with pytest.raises(
         UnknownFormatError,
-        match=r"no 'tag'; did you mean 'taq'\? There are: ais, csv, parquet, taq, taq-daily, taq-parquet, taq-wrds",
+        match=r"no 'tag'; did you mean 'taq'\? There are: ais, arrow, csv, parquet, taq, taq-daily, taq-parquet, taq-wrds",
     ):
         get_format("tag")
     with pytest.raises(
