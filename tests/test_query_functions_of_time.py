@@ -126,3 +126,18 @@ def test_a_revision_gives_what_a_fit_of_the_revised_tuples_gives(name: str, tmp_
     assert len(found) == len(wanted) > 20
     assert np.allclose(found["v"], wanted["v"], rtol=0, atol=1e-9)
     assert np.allclose(found["v_err"], wanted["v_err"], rtol=0, atol=1e-9)
+
+
+def test_spark_gives_the_same_of_a_stream_whose_units_changed(spark: SparkSession) -> None:
+    """All functions at once, before and after the change."""
+    _, halved, _, accent = split_prices()
+    asked = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": 0}
+    streams = {"S": local().fit(halved, accents=[accent], **asked)}
+    values = ", ".join(f"{expression} as v{i}" for i, (expression, _) in enumerate(SPLIT.values()))
+    text = f"select symbol, {values} from S sample every 1 s"
+    here, there = (
+        one.sql(text, streams=streams).to_pandas().sort_values("t", ignore_index=True)
+        for one in (local(), pulse.Session(spark=spark))
+    )
+    assert len(here) > 20
+    pd.testing.assert_frame_equal(there, here, check_exact=False, rtol=0, atol=1e-12)
