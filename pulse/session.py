@@ -145,6 +145,8 @@ class Session:
         splits: str | os.PathLike[str] | None = None,
         where: str | None = None,
         max_speed: str | None = None,
+        zone: str | None = None,
+        session: str | None = None,
     ) -> Model:
         """Fit a model to a stream once, to query it many times.
 
@@ -187,18 +189,25 @@ class Session:
             They are counted as filtered. Data appended to a model is filtered as the model's own was.
         max_speed : speed, ``"60 kn"``, ``"30 m/s"``, ``"110 km/h"``; default any
             Positions (x and y in metres, or lat and lon) that cannot be reached from their key's last kept one are set aside.
+        zone : time zone of the stream, ``"America/New_York"``, which queries use where they name none; times stay in UTC
+        session : code of an exchange, ``"XNYS"``: the model ends with each session, and rows outside of them are filtered
+            ``[each session]`` and ``t in session`` use it where they name none.
         """
+        from pulse.core.calendar import FOREVER, longest_silence
+        from pulse.core.schema import StreamClock
         from pulse.operators.fit.spec import FitSpec
         from pulse.runtime.fit.inputs import FitEngine
         from pulse.runtime.fit.pipeline import FitOptions
         from pulse.runtime.fit.rejects import check_policy, warn_of
-        from pulse.runtime.fit.request import FitRequest, completed, remembered_filter
+        from pulse.runtime.fit.request import FitRequest, completed, remembered_clock, remembered_filter
         from pulse.runtime.fit.retention import parse_keep
 
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; choose one of them")
-        if append and out is not None and where is None:
-            where = remembered_filter(_folder(out))
+        clock = StreamClock.of(zone, session)
+        if append and out is not None:
+            clock = remembered_clock(_folder(out), zone, session)
+            where = remembered_filter(_folder(out)) if where is None else where
         request = FitRequest.of(
             data,
             model=model or {},
@@ -209,8 +218,11 @@ class Session:
             format=format,
             points=points,
             where=where,
+            clock=clock,
         )
         gap = None if max_gap is None else parse_duration(max_gap)
+        if clock.session and not points:
+            gap = min(gap or FOREVER, longest_silence(clock.session))
         if for_query is not None:
             chosen = request.bounds_for(for_query, stream, dict(parameters or {}), gap)
             error, drift = completed(error, drift, chosen, request.schema.modelled_names)

@@ -24,7 +24,7 @@ from pulse.core.errors import ColumnTypeError
 
 Tree = tuple[Any, ...]
 COLUMN, NUMBER, TEXT, TRUTH, INSTANT = "column", "number", "text", "truth", "instant"
-AND, OR, NOT, NULL, NEGATIVE = "and", "or", "not", "null", "negative"
+AND, OR, NOT, NULL, NEGATIVE, SESSION = "and", "or", "not", "null", "negative", "session"
 _LITERALS = {NUMBER: None, TEXT: pa.string(), TRUTH: pa.bool_(), INSTANT: pa.timestamp("us")}
 _ARITHMETIC = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": pc.divide, "^": pc.power}
 
@@ -104,6 +104,8 @@ def _value(tree: Tree, rows: pa.Table | pa.RecordBatch) -> Any:
         return reduce(pc.and_kleene if kind == AND else pc.or_kleene, parts)
     if kind == NOT:
         return pc.invert(parts[0])
+    if kind == SESSION:
+        return _in_session(*parts)
     if kind == NULL:
         return pc.is_null(parts[0])
     if kind == NEGATIVE:
@@ -136,6 +138,15 @@ def _column(values: Any, name: str) -> Any:
     raise ColumnTypeError(
         f"--where, column '{name}': expected numbers, texts, times or truth values, got {kind}; leave it out of the condition"
     )
+
+
+def _in_session(times: Any, code: pa.Scalar) -> Any:
+    """Return whether times are within the trading hours of an exchange; a null is unknown."""
+    from pulse.core.calendar import Sessions  # loads expressions, which reading a manifest does not need
+
+    instants = times.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    inside = Sessions(code.as_py()).contains(instants.fill_null(0).to_numpy(zero_copy_only=False))
+    return pa.array(inside, mask=instants.is_null().to_numpy(zero_copy_only=False))
 
 
 def _comparable(a: Any, b: Any) -> tuple[Any, Any]:

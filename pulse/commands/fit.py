@@ -44,6 +44,8 @@ def fit(
     splits: given.Splits = None,
     where: given.Where = None,
     optional: given.Optional = None,
+    zone: given.Zone = None,
+    session_code: given.SessionCode = None,
     for_query: given.ForQuery = None,
     stream: given.StreamName = "S",
     param: given.Param = None,
@@ -99,6 +101,8 @@ def fit(
             "accents": accents,
             "splits": splits,
             "where": where,
+            "zone": zone,
+            "session": session_code,
             "progress": lambda units, rows: bar.update(f"{units} units, ", rows),
         }
         apart = options.names(optional)

@@ -122,6 +122,19 @@ Where = Annotated[
         help="Fit the rows for which this is true, over any columns: \"venue = 'N' and size > 0\". Others count as filtered."
     ),
 ]
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        help="Time zone of the stream, America/New_York, for queries that name none; times stay in UTC."
+    ),
+]
+SessionCode = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        help="Exchange, by its calendar's code (XNYS): the model ends with each session; other rows count as filtered.",
+    ),
+]
 ForQuery = Annotated[
     str | None,
     typer.Option(

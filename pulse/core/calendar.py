@@ -315,6 +315,24 @@ def _sessions(code: str, first: int, last: int) -> _Schedule:
     return _Schedule(sessions, trading[np.argsort(trading[:, 0], kind="stable")])
 
 
+def longest_silence(code: str) -> int:
+    """Return a length in microseconds that no session exceeds, and every night does: a longer silence is between sessions.
+
+    >>> longest_silence("XNYS") // 60_000_000
+    390
+    """
+    year = datetime.now(UTC).year
+    with _LOADING:
+        sessions = _sessions(code, year - 15, year).whole
+    longest, night = int(np.diff(sessions, axis=1).max()), int((sessions[1:, 0] - sessions[:-1, 1]).min())
+    if longest >= night:
+        raise CalendarError(
+            f"session '{code}': its sessions last up to {longest / 3.6e9:g} h and its nights no more than {night / 3.6e9:g} h, "
+            "so that a silence does not show the end of a session; leave it out, and cut with max_gap or in queries, t in session"
+        )
+    return longest
+
+
 def session_codes() -> list[str]:
     """Return the codes of the exchanges whose sessions are known."""
     import exchange_calendars

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pulse.core.arrow_types import COEFFICIENTS, REF
 from pulse.core.errors import unknown_column
 from pulse.core.plane import Plane
-from pulse.core.schema import LINEAGE, Role, StreamSchema
+from pulse.core.schema import LINEAGE, UNDECLARED, Role, StreamClock, StreamSchema
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Columns:
     """Attributes by role, in order. ``key`` and ``unmodelled`` are (name, Arrow type) pairs; ``time`` is the time of tuples.
 
     ``points``: values are defined only at single instants, as are the tuples of a stream that is kept as points.
-    ``plane``, of a stored stream only: the plane that its positions were projected to. ``flows``: the modelled attributes that
-    are running totals, each with whether it counts the tuples. ``certainty``, of a stored stream only: whether its segments have
-    a certainty of their own.
+    ``flows``: the modelled attributes that are running totals, each with whether it counts the tuples. Of a stored stream only:
+    ``plane``, the plane that its positions were projected to, ``certainty``, whether its segments have a certainty of their own,
+    and ``clock``, its zone and exchange.
     """
 
     key: tuple[tuple[str, pa.DataType], ...]
@@ -37,6 +37,7 @@ class Columns:
     plane: Plane | None = field(default=None, compare=False)
     flows: tuple[tuple[str, bool], ...] = field(default=(), compare=False)
     certainty: bool = False
+    clock: StreamClock = field(default=UNDECLARED, compare=False)
 
     @classmethod
     def of(cls, schema: StreamSchema) -> Columns:
@@ -51,6 +52,7 @@ class Columns:
             schema.plane,
             flows,
             schema.certainty,
+            schema.clock,
         )
 
     @cached_property

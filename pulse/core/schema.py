@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
@@ -65,6 +66,48 @@ class Role(StrEnum):
     UNMODELLED = "unmodelled"
 
 
+class StreamClock(NamedTuple):
+    """The name of a time zone and the code of an exchange; empty where none is declared.
+
+    >>> StreamClock("America/New_York").to_json()
+    {'zone': 'America/New_York'}
+    """
+
+    zone: str = ""
+    session: str = ""
+
+    @classmethod
+    def of(cls, zone: str | None, session: str | None) -> StreamClock:
+        """Check the names and return the clock.
+
+        Args:
+            zone: The name of a time zone, None for none.
+            session: The code of an exchange that has a calendar, None for none.
+        """
+        from pulse.core.calendar import session_codes  # loads kernels, which reading a schema does not need
+
+        if zone is not None:
+            try:
+                ZoneInfo(zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                raise SchemaError(
+                    f"zone: expected the name of a time zone such as 'America/New_York', got {zone!r}"
+                ) from None
+        if session is not None and session not in session_codes():
+            raise SchemaError(
+                f"session: expected the code of an exchange that has a calendar, such as 'XNYS', got {session!r}"
+            )
+        return cls(zone or "", session or "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Encode the names that are declared."""
+        return {name: value for name, value in self._asdict().items() if value}
+
+
+UNDECLARED = StreamClock()
+"""The clock of a stream that was declared without any."""
+
+
 @dataclass(frozen=True)
 class StreamSchema:
     """The attributes of a stream by role. Immutable; built by :meth:`of`.
@@ -74,8 +117,9 @@ class StreamSchema:
     With ``points`` every tuple is kept as a point (semantics 1.2), and aggregates over time are over tuples: all is ``samples``.
     ``flows`` are the modelled attributes with truth ``flow`` that are computed, with their arithmetic over columns of the source.
     With ``certainty`` each segment has one of its own (semantics 3.9), as those of a saved answer do.
-    ``plane`` bounds the distortion of distances between projected positions ``x, y``; equality of schemas ignores
-    it. Names are unique ignoring case, since Spark does not distinguish ``Price`` from ``price``.
+    ``plane`` bounds the distortion of distances between projected positions ``x, y``, ``clock`` is the declared zone and
+    exchange; equality of schemas ignores both. Names are unique ignoring case, since Spark does not distinguish ``Price`` from
+    ``price``.
     """
 
     key: tuple[tuple[str, pa.DataType], ...]
@@ -86,6 +130,7 @@ class StreamSchema:
     flows: tuple[tuple[str, str], ...] = ()
     plane: Plane | None = field(default=None, compare=False)
     certainty: bool = False
+    clock: StreamClock = field(default=UNDECLARED, compare=False)
 
     @classmethod
     def of(
@@ -256,6 +301,7 @@ class StreamSchema:
         parts |= {"flows": [[name, of] for name, of in self.flows]} if self.flows else {}
         parts |= {"certainty": True} if self.certainty else {}
         parts |= {} if self.plane is None else {"plane": self.plane.to_list()}
+        parts |= self.clock.to_json()
         return json.dumps(parts, ensure_ascii=False)
 
     @classmethod
@@ -268,6 +314,7 @@ class StreamSchema:
             flows = {str(name): str(text) for name, text in parts.get("flows", ())}
             certainty = bool(parts.get("certainty", False))
             plane = None if parts.get("plane") is None else Plane.of(parts["plane"])
+            clock = StreamClock(str(parts.get("zone", "")), str(parts.get("session", "")))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise SchemaError(f"stream schema: not the JSON of one ({e!r}): {text[:200]!r}") from None
         for role, of_role in pairs.items():  # a mapping would silently drop a duplicate name
@@ -275,7 +322,7 @@ class StreamSchema:
         made = cls.of(
             time=time, points=points, flows=flows, **{role: dict(of_role) for role, of_role in pairs.items()}
         )
-        return replace(made, plane=plane, certainty=certainty)
+        return replace(made, plane=plane, certainty=certainty, clock=clock)
 
     def __repr__(self) -> str:
         parts = [f"key {_described(self.key)}" if self.key else "no key", f"time {self.time}"]

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from pulse.core.columns import Columns
 from pulse.core.plane import Plane
-from pulse.core.schema import StreamSchema
+from pulse.core.schema import StreamClock, StreamSchema
 from pulse.language.bind import bind_statement
 from pulse.language.dialect import Pulse, read
 from pulse.language.errors import LanguageError
@@ -39,8 +39,9 @@ def parse(text: str, streams: Mapping[str, StreamSchema | Columns], parameters: 
         for name, schema in streams.items()
     }
     if isinstance(parameters, tuple):
-        planes = tuple(one.plane for one in columns.values())  # equal columns may be in different planes
-        return _parsed(text, tuple(columns.items()), planes, parameters)
+        # Equal columns may be in different planes, and have different clocks.
+        others = tuple((one.plane, one.clock) for one in columns.values())
+        return _parsed(text, tuple(columns.items()), others, parameters)
     return bind_statement(read(text), Context(text, columns, parameters))
 
 
@@ -48,7 +49,7 @@ def parse(text: str, streams: Mapping[str, StreamSchema | Columns], parameters: 
 def _parsed(
     text: str,
     columns: tuple[tuple[str, Columns], ...],
-    _: tuple[Plane | None, ...],
+    _: tuple[tuple[Plane | None, StreamClock], ...],
     parameters: tuple[str, ...],
 ) -> Query:
     """Cache queries, which are immutable, so that repeated ones, as of a dashboard, are not parsed again."""

@@ -6,13 +6,13 @@ Each is a comparison of the stream's time with a set of instants (:mod:`pulse.co
     weekday(t, 'Europe/Berlin') in ('sat', 'sun')          weekday(t) <= 5          1 is Monday
     t in session 'XNYS'
 
-Without a zone the clock is UTC's, in which times are stored.
+Without a zone or a code they are those that the stream was fitted with; a stream without a zone has UTC's clock.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from sqlglot import exp
@@ -21,6 +21,8 @@ from pulse.core.calendar import DAY, ClockBefore, Sessions, Weekdays, session_co
 from pulse.core.expression import HOLDS, NEGATED, And, Column, Comparison, Expression, Or
 from pulse.language.errors import known, source_text, wrong
 from pulse.language.literals import number
+from pulse.operators.node import Node
+from pulse.operators.relational.scan import scans
 
 UTC = "UTC"
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?")
@@ -62,19 +64,45 @@ def is_calendar(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.this in CALENDAR
 
 
-def arguments_of(call: exp.Anonymous) -> tuple[exp.Expr, str]:
-    """Return the time and the zone of a call, which is UTC unless it is given."""
+def arguments_of(call: exp.Anonymous, nodes: Iterable[Node]) -> tuple[exp.Expr, str]:
+    """Return the time and the zone of a call: by default that of the streams below the nodes, or UTC."""
     if len(call.expressions) not in (1, 2):
         raise wrong(
             f"{call.this} takes the time and a zone, {call.this}(t, 'America/New_York'), got {len(call.expressions)} arguments",
             call,
         )
-    return call.expressions[0], zone_of(call.expressions[1]) if len(call.expressions) == 2 else UTC
+    given = zone_of(call.expressions[1]) if len(call.expressions) == 2 else None
+    return call.expressions[0], given or declared_zone(nodes, call)
 
 
-def in_session(time: Column, node: exp.Expr) -> Expression:
-    """Bind ``t in session 'code'``."""
-    return Comparison("=", time, Sessions(session_code(node)))
+def in_session(time: Column, code: exp.Expr | None, node: exp.Expr, nodes: Iterable[Node]) -> Expression:
+    """Bind ``t in session 'code'``; without a code, in those of the streams below the nodes."""
+    return Comparison("=", time, Sessions(session_code(code) if code else declared_session(nodes, node)))
+
+
+def declared_zone(nodes: Iterable[Node], where: exp.Expr) -> str:
+    """Return the zone that streams below the nodes were declared in, UTC if none was."""
+    zones = dict.fromkeys(one.stored.clock.zone or UTC for node in nodes for one in scans(node))
+    if len(zones) > 1:
+        raise wrong(
+            f"the streams have different zones: {', '.join(zones)}; name the one that is meant", where
+        )
+    return next(iter(zones), UTC)
+
+
+def declared_session(nodes: Iterable[Node], where: exp.Expr) -> str:
+    """Return the exchange whose sessions the streams below the nodes were fitted in; there must be one."""
+    codes = dict.fromkeys(
+        one.stored.clock.session for node in nodes for one in scans(node) if one.stored.clock.session
+    )
+    if not codes:
+        raise wrong(
+            "expected the code of an exchange, such as 'XNYS', after SESSION: the stream was fitted without --session",
+            where,
+        )
+    if len(codes) > 1:
+        raise wrong(f"the streams have sessions of {', '.join(codes)}; name the one that is meant", where)
+    return next(iter(codes))
 
 
 def session_code(node: exp.Expr) -> str:

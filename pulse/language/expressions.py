@@ -34,7 +34,7 @@ from pulse.operators.functions.base import ScalarFunction
 from pulse.operators.functions.distance import in_degrees
 from pulse.operators.functions.of_time import OF_TIME
 from pulse.operators.functions.registry import SCALARS, function_rules
-from pulse.operators.node import Duration
+from pulse.operators.node import Duration, Node
 from pulse.operators.windows.functions import OF_CONDITIONS
 from pulse.operators.windows.functions import OVER_RANGES as AGGREGATES
 
@@ -131,7 +131,8 @@ class Binder:
             low = self._compare(">=", node.this, node.args["low"], node)
             return all_of([low, self._compare("<=", node.this, node.args["high"], node)])
         if isinstance(node, InSession):
-            return in_session(self._the_time(node.this, "in session"), node.expression)
+            time = self._the_time(node.this, "in session")
+            return in_session(time, node.args.get("expression"), node, self._nodes)
         if isinstance(node, exp.In):
             return _any_of([self._compare("=", node.this, value, node) for value in node.expressions])
         value, kind = self.value(node)
@@ -142,13 +143,17 @@ class Binder:
             return value if isinstance(value, Constant) else Comparison("=", value, TRUE)
         raise wrong(f"expected a condition such as x < 5, got '{source_text(node)}'", node)
 
+    @property
+    def _nodes(self) -> list[Node]:
+        return [source.node for source in self.scope.sources]
+
     def _compare(self, relation: str, a: exp.Expr, b: exp.Expr, whole: exp.Expr) -> Expression:
         a, b = bare(a), bare(b)
         if is_calendar(b):
             a, b, relation = b, a, FLIPPED[relation]
         if isinstance(a, exp.Anonymous) and is_calendar(a):
-            time, zone = arguments_of(a)
-            return CALENDAR[a.this](relation, self._the_time(time, a.this), zone, b)
+            of, zone = arguments_of(a, self._nodes)
+            return CALENDAR[a.this](relation, self._the_time(of, a.this), zone, b)
         time_a, time_b = self._time(a), self._time(b)
         if time_a is not None and time_b is not None:
             if relation != "=":

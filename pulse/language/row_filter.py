@@ -17,11 +17,13 @@ from pulse.datasets.filters.row_filter import (
     NULL,
     NUMBER,
     OR,
+    SESSION,
     TEXT,
     TRUTH,
     RowFilter,
     Tree,
 )
+from pulse.language.calendar import session_code
 from pulse.language.dialect import Pulse, check_depth
 from pulse.language.errors import FilterError, LanguageError, from_token_error, known, source_text, wrong
 from pulse.language.expressions import OPERATORS, RELATIONS, bare, flat, kind_of
@@ -110,7 +112,10 @@ class _Filter:
         if isinstance(node, exp.Is):
             return NULL, self._value(node.this)[0]
         if isinstance(node, InSession):
-            raise wrong("sessions are conditions of a query: select … where t in session '…'", node)
+            value, kind_ = self._value(node.this)
+            if kind_ != _TIME or node.args.get("expression") is None:
+                raise wrong("expected a column of times and an exchange: t in session 'XNYS'", node)
+            return SESSION, value, (TEXT, session_code(node.expression))
         value, kind_ = self._value(node)
         if kind_ != _LITERAL_KINDS[TRUTH]:
             raise wrong(f"expected a condition such as x < 5, got '{source_text(node)}'", node)

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from pulse.core.calendar import AllTime, EachDay, EachSession, Periods, Since
 from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
-from pulse.language.calendar import UTC, session_code, zone_of
+from pulse.language.calendar import declared_session, declared_zone, session_code, zone_of
 from pulse.language.derivatives import with_derivatives
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
@@ -62,7 +62,6 @@ def _source(source: SourceClause, context: Context, subquery: Subquery, place: i
     if next(context.budget, None) is None:
         raise wrong(f"the query reads more than {MAX_SOURCES} streams and subqueries", source)
     alias_node, window_node = source.args.get("alias"), source.args.get("window")
-    window = None if window_node is None else _window(window_node)
     this = source.this
     name = this.name if isinstance(this, exp.Identifier) else f"query{place + 1}"
     alias = alias_node.name if alias_node is not None else name
@@ -71,7 +70,8 @@ def _source(source: SourceClause, context: Context, subquery: Subquery, place: i
     if named is not None:
         bound = subquery(named.query, named.context, alias)
     elif isinstance(this, exp.Identifier):
-        return _with_as_of(replace(_scan(source, context, alias_node), window=window), source)
+        bound = _scan(source, context, alias_node)
+        return _with_as_of(replace(bound, window=_window(window_node, bound.node)), source)
     else:
         bound = subquery(this, context, alias)
     if rules:
@@ -79,7 +79,7 @@ def _source(source: SourceClause, context: Context, subquery: Subquery, place: i
             "MODEL stands behind a stream; the attributes of a query are modelled already",
             rules[0],
         )
-    return _with_as_of(replace(bound, window=window), source)
+    return _with_as_of(replace(bound, window=_window(window_node, bound.node)), source)
 
 
 def _with_as_of(bound: Bound, source: SourceClause) -> Bound:
@@ -117,24 +117,25 @@ def _scanned(scan: Scan) -> tuple[Attribute, ...]:
     return attributes_of(columns, scan.alias, names)
 
 
-def _window(node: StreamWindow) -> WindowExtent:
+def _window(node: StreamWindow | None, of: Node) -> WindowExtent | None:
+    """Return the window on a stream or a query; without a zone or a code it is by the clock of the streams below."""
+    if node is None:
+        return None
     period = node.args.get("period")
     if period is not None:
-        periods = _periods(period, node.args.get("of"), node)
+        periods = _periods(period, node.args.get("of"), node, of)
         return Since(periods) if node.args.get("since") else periods
     size = duration(node.args["size"])
     advance = node.args.get("advance")
     return size, size if advance is None else duration(advance)
 
 
-def _periods(period: str, of: exp.Expr | None, node: StreamWindow) -> Periods:
+def _periods(period: str, of: exp.Expr | None, node: StreamWindow, below: Node) -> Periods:
     if period == "start":
         return AllTime()
     if period == "day":
-        return EachDay(UTC if of is None else zone_of(of))
-    if of is None:
-        raise wrong("expected the code of an exchange, such as 'XNYS', after SESSION", node)
-    return EachSession(session_code(of))
+        return EachDay(declared_zone([below], node) if of is None else zone_of(of))
+    return EachSession(declared_session([below], node) if of is None else session_code(of))
 
 
 def _equated(conditions: list[exp.Expr], scope: Scope) -> tuple[frozenset[str], ...]:

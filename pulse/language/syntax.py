@@ -82,6 +82,6 @@ class TopClause(exp.Expression):
 
 
 class InSession(exp.Expression):
-    """``t IN SESSION 'code'``: the time is within the trading hours of an exchange."""
+    """``t IN SESSION 'code'``: the time is within the trading hours of an exchange, by default the stream's own."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": False}

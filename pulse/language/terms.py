@@ -111,9 +111,10 @@ class Terms(Cursor):
         return self.since(exp.Not(this=made), start) if negate else made
 
     def _in(self, left: exp.Expr, start: int) -> exp.Expr:
-        if self.word() == "SESSION" and self.is_type(TokenType.STRING, 1):
-            self._advance(2)
-            code = self.since(exp.Literal(this=self._prev.text, is_string=True), self._prev.start)
+        if self.take_word("SESSION"):
+            code = None
+            if self._match(TokenType.STRING):
+                code = self.since(exp.Literal(this=self._prev.text, is_string=True), self._prev.start)
             return self.since(InSession(this=left, expression=code), start)
         self.expect(TokenType.L_PAREN, "(", "after IN")
         if self.word() == "SELECT":

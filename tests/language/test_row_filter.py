@@ -34,7 +34,7 @@ COLUMNS = pa.schema(
         ("size > 0 venue", 10, "expected and, or, or the end of the condition, got 'venue'"),
         ("venue = 'N", 9, "has no closing '"),
         ("size is nul", 9, "expected null after IS"),
-        ("t in session 'XNYS'", 1, "sessions are conditions of a query"),
+        ("size in session 'XNYS'", 1, "expected a column of times and an exchange"),
         ("s.size > 2", 1, "write its name alone"),
         ("size > 0; size < 9", 1, "one condition at a time"),
         ('"a B" = true', 1, "'a B' is ambiguous: the source has a b, A B"),

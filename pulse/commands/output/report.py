@@ -54,6 +54,7 @@ def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any
         "accents": manifest.accents,
         "where": None if manifest.where is None else manifest.where["text"],
         "derived": manifest.derived,
+        **manifest.schema.clock.to_json(),
     }
 
 
@@ -76,6 +77,9 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     made = "kept as points" if manifest.schema.points else f"in {found['segments']:,} segments{per}"
     if not manifest.derived:
         rows.append(("model", f"{manifest.modelled:,} tuples {made}"))
+    if any(manifest.schema.clock):
+        declared = manifest.schema.clock.to_json().items()
+        rows.append(("clock", ", ".join(f"{name} {value}" for name, value in declared)))
     if manifest.where is not None:
         left, of = counts.get("filtered") or 0, counts.get("rows_read") or 0
         rows.append(

@@ -20,7 +20,7 @@ from pulse.core.errors import (
     check_once,
     unknown_column,
 )
-from pulse.core.schema import StreamSchema
+from pulse.core.schema import UNDECLARED, StreamClock, StreamSchema
 from pulse.datasets.ais.common import PROJECTED
 from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format
@@ -62,6 +62,7 @@ class FitRequest:
         points: bool = False,
         where: str | None = None,
         flow: Mapping[str, Any] | None = None,
+        clock: StreamClock = UNDECLARED,
     ) -> FitRequest:
         """Make a request from the user's arguments; the column types come from the data."""
         computed = {name: Arithmetic.parse(of, what=f"flow {name}") for name, of in (flow or {}).items()}
@@ -90,6 +91,9 @@ class FitRequest:
         )
         if {"x", "y"} <= {*model}:
             schema = replace(schema, plane=found.plane())
+        schema = replace(schema, clock=clock)
+        if clock.session:
+            where = _within_sessions(where, time, clock.session)
         for name in sources:
             if is_text(columns.field(name).type):
                 raise _no_numbers(found, name)
@@ -147,6 +151,30 @@ class FitRequest:
             lambda place: self.data.fit(spec, place, accents, engine),
             options,
         )
+
+
+def remembered_clock(out: Path, zone: str | None, session: str | None) -> StreamClock:
+    """Return the clock of the model in a folder, which data that is appended has, too; a different one is refused."""
+    given = StreamClock.of(zone, session)
+    if not (out / FILE).is_file():
+        return given
+    held = Model(out).schema.clock
+    for name, mine, own in zip(StreamClock._fields, given, held, strict=True):
+        if mine and mine != own:
+            declared = f"{name} '{own}'" if own else f"no {name}"
+            raise SessionError(
+                f"fit: {name}: expected that of the model in {out}, which was declared with {declared}, got '{mine}'; leave it "
+                "out, or fit anew"
+            )
+    return held
+
+
+def _within_sessions(where: str | None, time: str, session: str) -> str:
+    """Add to the condition on rows that their time is in a session; a remembered one has that already."""
+    inside = f"\"{time}\" in session '{session}'"
+    if where is None or inside in where:
+        return where or inside
+    return f"({where}) and {inside}"
 
 
 def remembered_filter(out: Path) -> str | None:

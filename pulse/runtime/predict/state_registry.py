@@ -112,7 +112,7 @@ def _alter_data(attribute: str, alpha: Affine, weight: str) -> AlterData:
 
 
 REGISTRY = (
-    Registered("columns", Columns, without=("plane",)),  # of stored streams only, given by the query
+    Registered("columns", Columns, without=("plane", "clock")),  # of stored streams only, given by the query
     Registered("relation", Relation, check=check_relation),
     Registered("lineage", Lineage, check=check_lineage),
     Registered("continuous query", ContinuousQueryState),
