@@ -93,11 +93,8 @@ def schema_of(job: BoundPlan) -> StreamSchema:
     return StreamSchema(
         key=columns.key,
         time=columns.time,
-        modelled=tuple(
-            (name, Truth.FLOW if name in columns.flow_names else Truth.LINEAR) for name in columns.modelled
-        ),
+        modelled=tuple((name, Truth.LINEAR) for name in columns.modelled),
         unmodelled=columns.unmodelled,
-        flows=tuple((name, "1") for name, counts in columns.flows if counts),
         plane=plane_of(job.query.plan),
         certainty=True,
     )
