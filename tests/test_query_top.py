@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import pulse
+from pulse.operators.across.top import Instants
 from pulse.operators.node import PlanError
 from pulse.runtime.execution import bound_plan
 from tests.runtime.execution.asking import SECOND, START, local, prices, rows_of, table, ticks
@@ -64,6 +65,19 @@ def test_ranks_are_those_of_the_tuples(
             if error == 0.0:
                 assert truth == (row is not None and row["certainty"] == "certain")
     assert all(t == START + 4 * SECOND for t, _ in answer)  # the last tuple, at its instant
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), values, st.booleans()), min_size=1, max_size=40), st.integers(1, 4)
+)
+def test_the_nth_largest_by_a_table_andby_sorting(points: list[tuple[int, float, bool]], n: int) -> None:
+    ref, x, among = (np.array(one) for one in zip(*points, strict=True))
+    instants = Instants.of(ref)
+    found = instants.nth_largest(x, among, n)
+    for at, mine in zip(ref, found, strict=True):
+        some = sorted((v for r, v, a in points if a and r == at), reverse=True)
+        assert mine == (some[n - 1] if len(some) >= n else -np.inf)
+    assert np.array_equal(instants.by_sorting(x, among, n), found)
 
 
 def test_keys_that_tie_for_the_last_place_are_all_given() -> None:

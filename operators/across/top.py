@@ -15,7 +15,7 @@ kept is taken by these n. So parts are reduced below an exchange, and merged abo
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -41,6 +41,8 @@ from pulse.operators.output.sampling import sample
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.relational.exchange import Exchange
 from pulse.stream.propagation.signature import Signature
+
+_SPARSE = 4  # a table of all instants may have so many places a point
 
 
 @plan_node
@@ -156,7 +158,7 @@ class Ranking:
         exact = err == 0.0
         self.lower = np.where(exact, self.x, np.nextafter(self.x - err, -np.inf))
         self.upper = np.where(exact, self.x, np.nextafter(self.x + err, np.inf))
-        self.instant: IntArray = np.unique(points.ref, return_inverse=True)[1].reshape(-1)
+        self.instants = Instants.of(points.ref)
         self.sure, self.held = points.certainty == CERTAIN, points.certainty >= LIKELY
 
     @property
@@ -164,37 +166,69 @@ class Ranking:
         """Return which rows are among the top for every truth."""
         every, n = np.ones(len(self.x), bool), self.count
         # A row counts itself among those that may lie above it, unless it has no error.
-        one, other = (nth_largest(self.upper, self.instant, every, k) for k in (n + 1, n))
+        one, other = (self.instants.nth_largest(self.upper, every, k) for k in (n + 1, n))
         certain: BoolArray = self.sure & (np.where(self.upper > self.lower, one, other) <= self.lower)
         return certain
 
     @property
     def likely(self) -> BoolArray:
         """Return which rows are among the top on the model."""
-        likely: BoolArray = self.held & (nth_largest(self.x, self.instant, self.held, self.count) <= self.x)
+        likely: BoolArray = self.held & (self.instants.nth_largest(self.x, self.held, self.count) <= self.x)
         return likely
 
     @property
     def possible(self) -> BoolArray:
         """Return which rows are among the top for some truth."""
-        possible: BoolArray = nth_largest(self.lower, self.instant, self.sure, self.count) <= self.upper
+        possible: BoolArray = self.instants.nth_largest(self.lower, self.sure, self.count) <= self.upper
         return possible
 
 
-def nth_largest(values: FloatArray, group: IntArray, among: BoolArray, n: int) -> FloatArray:
-    """Return for each value the n-th largest of its group among some; minus infinity where there are fewer.
+@dataclass(frozen=True, eq=False)
+class Instants:
+    """The instant of each point, by number, and its own place among those of the instant."""
 
-    >>> nth_largest(np.array([1.0, 5.0, 3.0]), np.array([0, 0, 1]), np.ones(3, bool), 2)
-    array([  1.,   1., -inf])
-    """
-    rows = np.flatnonzero(among)
-    rows = rows[np.lexsort((-values[rows], group[rows]))]
-    groups = int(group.max(initial=-1)) + 1
-    starts = np.searchsorted(group[rows], np.arange(groups + 1))
-    nth = np.full(groups, -np.inf)
-    some = np.flatnonzero(np.diff(starts) >= n)
-    nth[some] = values[rows[starts[some] + n - 1]]
-    return nth[group]
+    number: IntArray
+    place: IntArray
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, ref: IntArray) -> Instants:
+        """Number the instants, and the points at each.
+
+        >>> Instants.of(np.array([5, 5, 9])).nth_largest(np.array([1.0, 5.0, 3.0]), np.ones(3, bool), 2)
+        array([  1.,   1., -inf])
+        """
+        order = np.argsort(ref, kind="stable")
+        begins = np.ones(len(ref), bool)
+        begins[1:] = np.diff(ref[order]) != 0
+        starts = np.flatnonzero(begins)
+        counts = np.diff(np.append(starts, len(ref)))
+        number, place = np.empty_like(order), np.empty_like(order)
+        number[order] = np.repeat(np.arange(len(starts)), counts)
+        place[order] = np.arange(len(ref)) - np.repeat(starts, counts)
+        return cls(number, place, (len(starts), int(counts.max(initial=0))))
+
+    def nth_largest(self, values: FloatArray, among: BoolArray, n: int) -> FloatArray:
+        """Return for each point the n-th largest value of its instant among some; minus infinity where there are fewer."""
+        instants, most = self.shape
+        if most < n:
+            return np.full(len(values), -np.inf)
+        if instants * most > _SPARSE * len(values) + 1024:
+            return self.by_sorting(values, among, n)
+        table = np.full((instants, most), -np.inf)
+        table[self.number[among], self.place[among]] = values[among]
+        found: FloatArray = np.partition(table, most - n, axis=1)[:, most - n]
+        return found[self.number]
+
+    def by_sorting(self, values: FloatArray, among: BoolArray, n: int) -> FloatArray:
+        """Return the same where few instants have many points, so that a table would be large."""
+        rows = np.flatnonzero(among)
+        rows = rows[np.lexsort((-values[rows], self.number[rows]))]
+        starts = np.searchsorted(self.number[rows], np.arange(self.shape[0] + 1))
+        nth = np.full(self.shape[0], -np.inf)
+        some = np.flatnonzero(np.diff(starts) >= n)
+        nth[some] = values[rows[starts[some] + n - 1]]
+        return nth[self.number]
 
 
 def top_rows(points: Relation, top: Top) -> Relation:
