@@ -20,7 +20,7 @@ roundings of the terms and sums, a few a combination, are counted by the number 
 
 **Errors.** ``R`` bounds ``∫ (model - truth)²``, of a whole piece its energy. Pieces may be parts of a longer one, whose energy is
 known as a whole (after a join): the last of them has it, the others nothing, and a window that closes in one of them counts it
-there. Of a part of a piece it is at most ``err²`` times the length.
+there. Of a part of a piece it is at most ``err²`` times the length; so it is of the whole window, which is summed beside it.
 
 A drift bounds the integral ``D`` of ``r = model - truth`` at every instant of a piece, from an instant that is the same
 for all pieces of a run. By parts, ``∫ (x - m) r = [(x - m) D] - ∫ D dx``: at most the centred values at the window's ends and all
@@ -47,10 +47,10 @@ Ints = npt.NDArray[np.int64]
 
 # A state: length in microseconds, number of pieces, product moment, and for each function a block.
 _N, _COUNT, _C, _X = range(4)
-_HIGH, _LOW, _SHIFT, _SQUARES, _ROUNDED, _ENERGY, _OWN, _OTHER, _BLOCK = range(9)
+_HIGH, _LOW, _SHIFT, _SQUARES, _ROUNDED, _ENERGY, _LARGEST, _OWN, _OTHER, _BLOCK = range(10)
 _Y = _X + _BLOCK
 _STATE = _Y + _BLOCK
-_FURTHER = 6  # columns after a state: energies of the pieces between tail and head, couplings without those of the ends
+_FURTHER = 8  # columns after a state: energies of the pieces between tail and head, couplings without those of the ends
 _WHOLE, _OPENS, _CLOSES, _WITHIN = range(4)  # parts of a window
 _DOUBLE = 2.0**-103  # roundings of a double-double
 _LEAST_ROUNDED = 2.0**-960  # exceeds squares that underflow
@@ -80,7 +80,8 @@ class Column(NamedTuple):
 class Moments(NamedTuple):
     """Moments of windows of one function: mean (high and low part), deviation, the bounds of their roundings, and energies.
 
-    ``energy`` bounds that of the model's error in the window, ``between`` in the pieces between tail and head (value² seconds).
+    ``energy`` bounds that of the model's error in the window, ``between`` in the pieces between tail and head (value² seconds),
+    ``largest_between`` the same by ``err`` alone.
     ``coupling`` bounds the integral of the centred function times its own error, ``other_coupling`` times the error of the other
     function; ``variation`` and ``other_variation`` are the same without the values at the ends of the window.
     """
@@ -92,6 +93,7 @@ class Moments(NamedTuple):
     rounding: Array
     energy: Array
     between: Array
+    largest_between: Array
     coupling: Array
     other_coupling: Array
     variation: Array
@@ -125,7 +127,7 @@ def _combine_block(a, i, b, j, out, k, at, share, w, grow):
     high, low = two_sum(ah, d * share)
     high, low = fast_two_sum(high, low + al)
     out[k, at + _SQUARES] = a[i, at + _SQUARES] + b[j, at + _SQUARES] + square
-    for part in (_ENERGY, _OWN, _OTHER):
+    for part in (_ENERGY, _LARGEST, _OWN, _OTHER):
         out[k, at + part] = a[i, at + part] + b[j, at + part]
     out[k, at + _ROUNDED] = rounded
     out[k, at + _SHIFT] = max(shift_a, shift_b) + grow * abs(d) + (size if d != 0.0 else 0.0)
@@ -140,11 +142,14 @@ def _combine(a, i, b, j, out, k, pair):
     if not (na > 0.0 and nb > 0.0):  # a stretch without length may still count the energy of others
         of_x = a[i, _X + _ENERGY] + b[j, _X + _ENERGY]
         of_y = a[i, _Y + _ENERGY] + b[j, _Y + _ENERGY]
+        most_x = a[i, _X + _LARGEST] + b[j, _X + _LARGEST]
+        most_y = a[i, _Y + _LARGEST] + b[j, _Y + _LARGEST]
         if na > 0.0:
             _copy(a, i, out, k)
         else:
             _copy(b, j, out, k)
         out[k, _X + _ENERGY], out[k, _Y + _ENERGY] = of_x, of_y
+        out[k, _X + _LARGEST], out[k, _Y + _LARGEST] = most_x, most_y
     else:
         n, count, product = na + nb, a[i, _COUNT] + b[j, _COUNT], a[i, _C] + b[j, _C]
         share = nb / n
@@ -248,6 +253,7 @@ def _charge(x, y, pair, p, length, place, out, i):
     for number in range(2 if pair else 1):
         column = x if number == 0 else y
         err, found = column[1][p], column[2][p] * MICROSECONDS
+        out[i, _X + number * _BLOCK + _LARGEST] += err * err * length
         if place >= _CLOSES:
             found = column[5][p] * MICROSECONDS
             err = column[6][p] if place == _CLOSES else err
@@ -260,8 +266,10 @@ def _charge(x, y, pair, p, length, place, out, i):
 def _add_end(x, y, pair, p, out, i):
     """Count the energy of the end of piece ``p``."""
     out[i, _X + _ENERGY] += x[3][p] * MICROSECONDS
+    out[i, _X + _LARGEST] += x[3][p] * MICROSECONDS
     if pair:
         out[i, _Y + _ENERGY] += y[3][p] * MICROSECONDS
+        out[i, _Y + _LARGEST] += y[3][p] * MICROSECONDS
 
 
 @routine
@@ -300,7 +308,7 @@ def _whole(ref, lo, hi, x, y, pair, p, last, work, out, i):
     begin, begin_rest = instant(ref[p], lo[p])
     end, end_rest = _end_of(ref, lo, hi, p, last)
     _leaf(ref, x, y, pair, p, begin, begin_rest, end, end_rest, work, out, i)
-    _charge(x, y, pair, p, 0.0, _WHOLE, out, i)
+    _charge(x, y, pair, p, max((end - begin) + (end_rest - begin_rest), 0.0), _WHOLE, out, i)
     _add_end(x, y, pair, p, out, i)
     if p < last:
         _jumps(x, y, pair, lo, hi, p, out, i)
@@ -343,6 +351,7 @@ def _window_moments(ref, lo, hi, x, y, pair, places, size, span, out):
         else:
             end, end_rest = close, close_rest
         out[i, _STATE], out[i, _STATE + 1] = own[2, _X + _ENERGY], own[2, _Y + _ENERGY]
+        out[i, _STATE + 6], out[i, _STATE + 7] = own[2, _X + _LARGEST], own[2, _Y + _LARGEST]
         _leaf(ref, x, y, pair, q, opening, close_rest, end, end_rest, work, own, 1)
         length = max((end - opening) + (end_rest - close_rest), 0.0)
         _charge(x, y, pair, q, length, _OPENS if q < h else _WITHIN, own, 1)
@@ -424,9 +433,9 @@ def window_moments(
 def _moments(out: Array, at: int, length: Array, steps: Array, number: int) -> Moments:
     deviation = np.sqrt(out[:, at + _SQUARES] / length)
     rounding = np.sqrt(out[:, at + _ROUNDED] / length) * (1.0 + steps) + steps * deviation
-    energies = (
-        (one * (1.0 + steps)) / MICROSECONDS for one in (out[:, at + _ENERGY], out[:, _STATE + number])
-    )
+    whole = np.minimum(out[:, at + _ENERGY], out[:, at + _LARGEST])
+    sums = whole, out[:, _STATE + number], out[:, _STATE + 6 + number]
+    energies = ((one * (1.0 + steps)) / MICROSECONDS for one in sums)
     places = at + _OWN, at + _OTHER, _STATE + 2 + number, _STATE + 4 + number
     couplings = (out[:, place] * (1.0 + steps) for place in places)
     mean = out[:, at + _HIGH], out[:, at + _LOW], out[:, at + _SHIFT]

@@ -214,12 +214,13 @@ class _Part:
             linear = np.maximum(_times(eq, left) + _times(eh, since), _times(eq, rest) + _times(eh, until))
             # A window may hold other parts of the segment of its head row, of which that counts the energy.
             alone = within | np.isfinite(column.head_err[head])
+            most = self.moments.largest_between + linear
             linear = np.where(alone, linear, np.inf)
             parts = np.minimum(_times(eq, left), np.where(within, column.head[tail], column.energy[tail]))
             ahead = np.where(alone, np.minimum(_times(eh, until), column.head[head]), column.head[head])
             parts += np.where(within, 0.0, ahead)
             ends = column.ends[tail] + column.ends[head] + column.ends[np.maximum(tail - 1, 0)]
-            total = self.moments.between + np.minimum(linear, parts) + ends
+            total = np.fmin(self.moments.between + np.minimum(linear, parts), most) + ends
             return np.asarray(np.sqrt(total / w) * GROWN)
 
 

@@ -35,8 +35,12 @@ def share_used(found: Any, want: Any) -> Any:
     return off[err > 1e-13] / err[err > 1e-13]
 
 
-@pytest.mark.parametrize(("bound", "least"), [({"drift": "0.005%"}, 0.005), ({"error": "0.01%"}, 0.0005)])
-def test_recorded_prices_keep_their_bounds(recorded: Path, bound: dict[str, str], least: float) -> None:
+@pytest.mark.parametrize(
+    ("bound", "least", "least_related"), [({"drift": "0.005%"}, 0.1, 0.05), ({"error": "0.01%"}, 0.0005, 0.0)]
+)
+def test_recorded_prices_keep_their_bounds(
+    recorded: Path, bound: dict[str, str], least: float, least_related: float
+) -> None:
     table, session = table_of(recorded), pulse.Session(engine="local")
     model = session.fit(table, key="symbol", time="t", model={"price": "step"}, max_gap="1 h", **bound)
     truth = tracks(table, {"price": "step"}, key="symbol", max_gap=3600 * SECOND)
@@ -59,6 +63,7 @@ def test_recorded_prices_keep_their_bounds(recorded: Path, bound: dict[str, str]
     moments = windows.moments_over([(truth[one], "price") for one in ("IBM", "SPY")], t - SIZE * SECOND, t)
     used = share_used(related, windows.statistic_of("corr", *moments))
     assert len(related) > 50
+    assert np.median(used) > least_related
     sys.stdout.write(
         f"\n{bound}: used of the bound, median: deviation {np.median(np.concatenate(shares)):.4f}, "
     )

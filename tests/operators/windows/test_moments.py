@@ -189,11 +189,13 @@ def test_squared_errors_keep_the_truth_that_they_are_of(
     known = relation.with_squares(
         {name: squared(relation, name, chosen[name], cuts[name]) for name in operator.names}
     )
-    found = operator.samples(known, 250_000)
+    plain, found = (operator.samples(one, 250_000) for one in (relation, known))
     for place in np.flatnonzero(found.certainty).tolist():
         group, t = int(found.of_group[place]), Fraction(int(found.times[place]))
         pieces = [truth(relation, name, group, chosen[name]) for name in operator.names]
         check(function, Fraction(found.values["w"][place]), found.err["w"][place], pieces, t - size, t)
+        if plain.certainty[place]:
+            assert found.err["w"][place] <= plain.err["w"][place] * (1 + 1e-9)
     made = operator.segments(known)
     for g in range(relation.groups):
         pieces = [truth(relation, name, g, chosen[name]) for name in operator.names]
