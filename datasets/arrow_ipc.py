@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ from pulse.datasets.units import Paths, Unit
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc", ".arrows")
 MAGIC, _OLD = b"ARROW1", b"FEA1"
 _UNIT_ROWS = 1 << 20
-Reader = pa.RecordBatchFileReader | pa.RecordBatchStreamReader
+Reader = Any  # pa.RecordBatchFileReader or pa.RecordBatchStreamReader
 
 
 @contextmanager

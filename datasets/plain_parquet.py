@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -91,7 +92,7 @@ class PlainParquet(Format):
     """
 
     name = "parquet"
-    suffixes = PARQUET_SUFFIXES
+    suffixes: ClassVar[tuple[str, ...]] = PARQUET_SUFFIXES
 
     time_unit: str | None = None
     time_format: str | None = None
