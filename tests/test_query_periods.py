@@ -264,15 +264,35 @@ def test_a_revision_changes_the_days_it_touches(tmp_path: Path) -> None:
     corrected[row] = old + 500.0
     fresh = local().fit(data.set_column(2, "price", [corrected]), **asked)
     again = by_close(local().sql(text, streams={"S": fresh}).to_arrow())
-    assert {at: row["max_price"] for at, row in after.items()} == {
-        at: row["max_price"] for at, row in again.items()
-    }
+    assert after.keys() == again.keys()
+    for at, one in after.items():
+        for name in NAMES:
+            assert one[f"{name}_price"] == pytest.approx(again[at][f"{name}_price"], rel=1e-12, abs=1e-6), (
+                name
+            )
     changed = {at for at in after if after[at]["max_price"] != before[at]["max_price"]}
     assert changed
     changes = local().revised(text, streams={"S": where}, since=1).to_arrow().to_pylist()
     assert {
         (one["symbol"], int(np.datetime64(one["ref"], "us").astype(np.int64))) for one in changes
     } >= changed
+
+
+@pytest.mark.parametrize("window", ["each day", "since day start"])
+def test_variants_of_a_sweep_are_the_answers_of_their_queries(window: str) -> None:
+    model = local().fit(trades(12), key="symbol", time="t", model={"price": "step"}, error=0.4)
+    text = (
+        f"select symbol, max(price) as high from (select symbol, price from S where price > :level)[{window}] "
+        "group by symbol" + (" sample every 1 h" if window.startswith("since") else "")
+    )
+    swept = local().sweep(text, streams={"S": model}, level=[48, 50]).to_pandas()
+    assert set(swept["level"]) == {48, 50}
+    for level, rows in swept.groupby("level"):
+        own = local().sql(text, streams={"S": model}, level=level).to_pandas()
+        assert len(own) > 5
+        assert rows["symbol"].tolist() == own["symbol"].tolist()
+        assert [float(np.ravel(one)[0]) for one in rows["high"]] == own["high"].tolist()
+        assert rows["certainty"].tolist() == own["certainty"].tolist()
 
 
 @pytest.mark.parametrize(
