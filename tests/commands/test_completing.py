@@ -72,6 +72,7 @@ def test_columns_of_the_file_that_was_named(here: Path) -> None:
         "price:linear",
         "price:step",
         "price:samples",
+        "price:flow",
     ]
     assert offered("fit", "ticks.parquet", "--model", "venue") == []  # no numbers
     (here / "a.csv").write_text("id,t,x\n1,2024-01-01,3\n")
