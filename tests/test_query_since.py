@@ -18,7 +18,7 @@ from pulse.runtime.jobs.sinks import read_changes
 from tests.runtime.execution.asking import local, prices, rows_of
 from tests.runtime.jobs.running_jobs import final, in_process, ran, tick_job
 from tests.runtime.jobs.running_jobs import ticks as arriving
-from tests.test_query_periods import ASKED, NAMES, ZONE, Piece, aggregated, by_close, pieces, trades
+from tests.test_query_periods import ASKED, NAMES, START, ZONE, Piece, aggregated, by_close, pieces, trades
 
 EVERY = 37 * 60_000_000
 WINDOWS = {
@@ -226,6 +226,28 @@ def test_a_revision_gives_what_a_fresh_fit_does(tmp_path: Path, window: str) -> 
     changed = {at for at, one in by_close(before).items() if one["max_price"] != after[at]["max_price"]}
     assert changed
     assert local().revised(text, streams={"S": where}, since=1).to_arrow().num_rows
+
+
+@pytest.mark.parametrize("window", ["each day", "since day start"])
+@pytest.mark.parametrize("function", NAMES)
+def test_results_are_in_the_units_that_hold_at_their_instants(window: str, function: str) -> None:
+    """Prices double in the middle of a day, announced by an accent: a result is of the whole day, in the new units after it."""
+    data = trades(21)
+    at = START + 4 * DAY + 15 * 3_600_000_000
+    recorded = np.where(data["t"].cast(pa.int64()).to_numpy() >= at, 2.0, 1.0) * data["price"].to_numpy()
+    asked: dict[str, Any] = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": 0}
+    accents = [f"{np.datetime64(at, 'us')} [[true, alter(price, y * 2, y / 2)]]"]
+    altered = local().fit(data.set_column(2, "price", [recorded]), accents=accents, **asked)
+    rate = " sample every 1 h" if window.startswith("since") else ""
+    text = f"select symbol, {function}(price) as v from S[{window}] group by symbol{rate}"
+    found, plain = (
+        by_close(local().sql(text, streams={"S": one}).to_arrow())
+        for one in (altered, local().fit(data, **asked))
+    )
+    assert found.keys() == plain.keys()
+    assert {t >= at for _, t in found} == {True, False}
+    for (symbol, t), row in found.items():
+        assert row["v"] == pytest.approx(plain[symbol, t]["v"] * (2 if t >= at else 1), rel=1e-9)
 
 
 @pytest.mark.parametrize(
