@@ -18,7 +18,6 @@ from pulse.kernels.counting_sort import group
 from pulse.kernels.fit.reach import NONE, unreachable
 from pulse.operators.data.tuple_columns import encode_keys, times, values
 
-UNREACHABLE = "unreachable"
 UNITS = {"kn": 1852 / 3600, "m/s": 1.0, "km/h": 1 / 3.6}
 _NAMES = {"kt": "kn", "kts": "kn", "knot": "kn", "knots": "kn", "mps": "m/s", "kmh": "km/h", "kph": "km/h"}
 _SPEED = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Z/]+)\s*")
@@ -64,7 +63,7 @@ class Reach:
     @property
     def reason(self) -> str:
         """Return why tuples are set aside."""
-        return f"{UNREACHABLE} at {self.text}"
+        return f"unreachable at {self.text}"
 
     def positions(self, tuples: pa.Table, schema: StreamSchema) -> pa.Table:
         """Return keys, times in microseconds, and positions as doubles."""

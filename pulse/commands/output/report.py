@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from pulse.core.time import format_instant
-from pulse.operators.fit.reach import UNREACHABLE
 from pulse.runtime.fit.rejects import advice_for, lacking, share
 from pulse.store.manifest import Manifest
 
@@ -124,7 +123,7 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
 
 
 def _is_unreachable(reason: str) -> bool:
-    return reason.startswith(UNREACHABLE)
+    return reason.startswith("unreachable ")
 
 
 def _size(found: dict[str, Any]) -> list[tuple[str, str]]:
