@@ -117,6 +117,21 @@ def test_an_exact_model_counts_exactly() -> None:
     assert set(rows["n_err"].to_pylist()) == {0.0} == set(rows["v_err"].to_pylist())
 
 
+def test_tuples_may_be_counted_alone(tmp_path: Path) -> None:
+    """A count needs no column of the source beside key and time."""
+    data = stream()
+    pq.write_table(data, tmp_path / "trades.parquet")
+    query = "select s, count(*) as trades from T[size 30 s advance 7 s] group by s"
+    for source in (data, tmp_path / "trades.parquet"):
+        model = fitted(source, model={}, flow={"trades": 1}, error=0)
+        counted = local().sql(query, streams={"T": model}).to_arrow().to_pylist()
+        assert len(counted) > 100
+        for row in counted:
+            opens = row["t"] - datetime.timedelta(seconds=30)
+            known = sum(one["s"] == row["s"] and opens <= one["t"] < row["t"] for one in data.to_pylist())
+            assert (row["trades"], row["trades_err"]) == (known, 0.0)
+
+
 def test_quotients_lie_within_their_bounds() -> None:
     data = stream(2, 3000)
     model = fitted(data, error={"price": 0.5, "size": 20, "notional": 2000, "trades": 0})

@@ -97,7 +97,8 @@ class FitRequest:
         for name in sources:
             if is_text(columns.field(name).type):
                 raise _no_numbers(found, name)
-        check_columns(columns, recorded_schema(schema), found.where)
+        with_computed = pa.schema([*columns, *(pa.field(name, pa.float64()) for name in computed)])
+        check_columns(with_computed, recorded_schema(schema), found.where)
         return cls(found if where is None else found.keeping(parse_filter(where, columns)), schema)
 
     def bounds_for(
