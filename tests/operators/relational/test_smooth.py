@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -79,7 +80,7 @@ def test_pieces_are_the_same_wherever_evaluation_begins(
     k = min(left_out, len(rows) - 1)
     part = stretch(rows[k:], err=0.1, drift=drift)
     shift = before.ref[k] - START
-    part = Relation(**{**part.__dict__, "ref": part.ref + shift})
+    part = replace(part, ref=part.ref + shift)
     since = int(before.ref[k]) + REACH * tau
     assert pieces_of(smoothed(part, tau), since) == pieces_of(smoothed(before, tau), since)
 
@@ -130,8 +131,8 @@ def test_a_huge_older_value_does_not_break_the_certificate(since: int) -> None:
             assert off <= mpmath.mpf(float(whole.err["x"][i]))
             if ms > 160:
                 assert whole.err["x"][i] < 1e-5
-    later = Relation(**{**stretch(rows[1 + since :]).__dict__})
-    later = Relation(**{**later.__dict__, "ref": later.ref + 50_000 + 5_000 * since})
+    later = stretch(rows[1 + since :])
+    later = replace(later, ref=later.ref + 50_000 + 5_000 * since)
     after = START + 50_000 + 5_000 * since + REACH * tau
     assert pieces_of(smoothed(later, tau), after) == pieces_of(whole, after)
     assert len(pieces_of(whole, after)) > 10

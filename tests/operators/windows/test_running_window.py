@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -115,7 +116,7 @@ def naive_row(c: list[float], lo: float, hi: float) -> Relation:
 def test_a_late_row_with_a_wide_bound_widens_only_what_comes_after() -> None:
     first, second = naive_row([5.0], 0.0, 10.0), naive_row([1.0], 10.0, 20.0)
     both = Relation.concat([first, second])
-    both = Relation(**{**both.__dict__, "offsets": np.array([0, 2]), "err": {"x": np.array([0.5, 6.0])}})
+    both = replace(both, offsets=np.array([0, 2]), err={"x": np.array([0.5, 6.0])})
     made = operator("max").segments(both)
     assert made.models["w"][:, 0].tolist() == [5.0, 5.0]
     assert made.err["w"].tolist() == pytest.approx([0.5, 2.0])  # the truth may rise to 7

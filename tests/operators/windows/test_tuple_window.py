@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,6 @@ def test_it_pickles_and_says_what_is_wrong() -> None:
         window.segments(relation)
     with pytest.raises(DomainError, match="k='a'"):
         window.samples(relation, 1)
-    ranged = Relation(**{**relation.__dict__, "hi": relation.hi + 1.0})
+    ranged = replace(relation, hi=relation.hi + 1.0)
     with pytest.raises(OperatorError, match="expected points, got a range of k='a'"):
         window.segments(ranged)

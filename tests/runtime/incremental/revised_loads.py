@@ -104,7 +104,7 @@ def relation(rows: list[Row], columns: Columns = COLUMNS) -> Relation:
         drift={},
         certainty=np.full(n, 3, np.uint8),
         unmodelled={
-            name: pa.array([LABELS[int(row[4][0])] for row in rows], pa.string())
+            name: pa.array([LABELS[int(row[4][0]) % len(LABELS)] for row in rows], pa.string())
             for name in columns.unmodelled_names
         },
     )
