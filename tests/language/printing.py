@@ -40,6 +40,16 @@ POINTS = {
 }
 """A stream that is kept as points."""
 
+FLOWS = {
+    "volume": StreamSchema.of(
+        key={"symbol": "string"},
+        time="t",
+        modelled={"size": "flow"},
+        flows={"notional": "price*size", "trades": "1"},
+    )
+}
+"""A stream of what adds up."""
+
 
 def printed(query: Query) -> str:
     """The whole query."""

@@ -10,10 +10,10 @@ import pytest
 from pulse.language import LanguageError, parse
 from pulse.language.expressions import FUNCTIONS
 from pulse.operators.relational.scan import scans
-from tests.language.printing import POINTS
+from tests.language.printing import FLOWS, POINTS
 from tests.language.printing import STREAMS as OTHERS
 
-STREAMS = OTHERS | POINTS
+STREAMS = OTHERS | POINTS | FLOWS
 PAGE = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)```", PAGE, flags=re.DOTALL)
 

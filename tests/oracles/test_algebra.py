@@ -225,7 +225,9 @@ def test_operators_that_merge_commute(operator: Operator, elements: Tagged) -> N
     assert_commutes(lambda: Node(operator, A, B), elements, ["a", "b"])
 
 
-ENOUGH = 200  # streams, of which some tell a wrong join
+ENOUGH = (
+    1000  # streams, of which some tell a wrong join; which are drawn depends on the modules that are loaded
+)
 LONG = 10  # elements: a row, an accent and a row that pairs with the first are three of one kind
 
 

@@ -45,6 +45,9 @@ NAMES = {
 SECOND = 1_000_000
 
 
+PREDICTED = [name for name in TRUTHS if name != "flow"]  # no model of a flow reaches ahead
+
+
 def check(
     t: list[float],
     x: list[float],
@@ -77,7 +80,7 @@ eighths = st.integers(-24, 24).map(lambda n: n / 8)
 
 @st.composite
 def watched(draw):
-    truths = draw(st.lists(st.sampled_from(list(TRUTHS)), min_size=1, max_size=2))
+    truths = draw(st.lists(st.sampled_from(PREDICTED), min_size=1, max_size=2))
     keys = []
     for _ in range(draw(st.integers(1, 3))):
         n = draw(st.integers(0, 10))

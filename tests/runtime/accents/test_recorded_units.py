@@ -64,6 +64,11 @@ def column(answer, name):
     return [row[name] for row in answer.tuples().to_pylist()]
 
 
+def certified(batch):
+    """Segments without their squared errors, which are unknown where units were converted."""
+    return batch.select([name for name in batch.schema.names if not name.endswith("_err2")])
+
+
 CHEAP = f"{at(6)} [[price < 3, alter(size, y * 4)]]"
 
 
@@ -74,7 +79,8 @@ def cheap(i):
 def test_what_values_tell_is_undone_and_stays_in_the_units_of_the_start():
     model = fit(feed(size=cheap), CHEAP)
     assert set(column(ask(model), "size")) == {8.0}
-    assert model.read(recorded=True).to_arrow().equals(model.read().to_arrow())
+    recorded, own = (certified(model.read(recorded=which).to_arrow()) for which in (True, False))
+    assert recorded.equals(own)
 
 
 def test_once_all_values_are_covered_the_answer_moves():
