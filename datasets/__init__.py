@@ -14,7 +14,9 @@ Layers, each importing strictly lower ones::
         |                |                               |
     ais.any -------------+                      ticks  objects  vessels  sensors
         |                                                |
-    ais.text                        ais.parquet        knobs   rows
+    ais.text   ais.sentences        ais.parquet        knobs   rows
+        |            |                   |
+        |       ais.messages             |
         |                                |
     ais.common    taq.daily  taq.wrds    |
         |                |               |

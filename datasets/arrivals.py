@@ -21,6 +21,7 @@ from pulse.core.errors import unknown_column
 from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
 from pulse.datasets.ais.any import Ais
+from pulse.datasets.ais.sentences import SENTENCE_SUFFIXES, AisSentences, are_sentences
 from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
 from pulse.datasets.projection import Projection
@@ -129,9 +130,10 @@ def _plain(table: pa.Table, name: str) -> pa.Array:
 
 
 def _format(paths: Paths, schema: StreamSchema, arrival: str, projection: Projection | str | None) -> Format:
-    first = expand(paths, Ais.suffixes)[0]
+    first = expand(paths, (*Ais.suffixes, *SENTENCE_SUFFIXES))[0]
     if first.lower().endswith(PARQUET_SUFFIXES):
         plain = PlainParquet(key=schema.key_names, time=schema.time)
         if {*schema.names, arrival} <= set(plain.schema(first).names):
             return plain
-    return Ais(key=schema.key_names, time=schema.time, projection=projection).prepare(paths)
+    kind = AisSentences if are_sentences(first) else Ais
+    return kind(key=schema.key_names, time=schema.time, projection=projection).prepare(paths)

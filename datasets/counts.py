@@ -61,10 +61,11 @@ Aside = Callable[[pa.RecordBatch], None]
 
 @dataclass
 class Sieve:
-    """The rows of one block to remove, each with its first reason."""
+    """The rows of one block to remove, each with its first reason. ``beside``: further columns of those that are removed."""
 
     rows: int
     reason: list[str] = field(default_factory=list)
+    beside: pa.Table | None = None
     remarked: dict[str, int] = field(default_factory=dict)  # how many of the rows kept, by remark
     _code: np.ndarray | None = None  # 0: kept, else 1 + index of the reason
 
@@ -101,6 +102,10 @@ class Sieve:
         if aside is not None:
             codes = self._code[self._code > 0] - 1
             out = table.filter(pa.array(self._code > 0))
+            if self.beside is not None:
+                more = self.beside.filter(pa.array(self._code > 0))
+                for name in more.column_names:
+                    out = out.append_column(name, more.column(name))
             out = out.append_column(REASON, pa.DictionaryArray.from_arrays(codes, pa.array(self.reason)))
             for batch in out.combine_chunks().to_batches():
                 aside(batch)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pulse.datasets.ais.any import Ais, ais_kind
 from pulse.datasets.ais.parquet import are_positions
+from pulse.datasets.ais.sentences import SENTENCE_SUFFIXES, AisSentences, are_sentences
 from pulse.datasets.arrow_ipc import ARROW_SUFFIXES, MAGIC, ArrowIpc
 from pulse.datasets.errors import DatasetError, readable, unknown_name
 from pulse.datasets.format import Format
@@ -23,7 +24,17 @@ from pulse.datasets.units import expand
 
 FORMATS: dict[str, type[Format]] = {
     kind.name: kind
-    for kind in (PlainParquet, ArrowIpc, PlainCsv, TaqMonthly, TaqDaily, TaqWrds, TaqParquet, Ais)
+    for kind in (
+        PlainParquet,
+        ArrowIpc,
+        PlainCsv,
+        TaqMonthly,
+        TaqDaily,
+        TaqWrds,
+        TaqParquet,
+        Ais,
+        AisSentences,
+    )
 }
 
 
@@ -33,7 +44,7 @@ def get_format(name: str, **options: Any) -> Format:
     >>> get_format("taq", tz="UTC").key
     ('symbol',)
     >>> sorted(FORMATS)
-    ['ais', 'arrow', 'csv', 'parquet', 'taq', 'taq-daily', 'taq-parquet', 'taq-wrds']
+    ['ais', 'arrow', 'csv', 'nmea', 'parquet', 'taq', 'taq-daily', 'taq-parquet', 'taq-wrds']
     """
     kind = FORMATS.get(name)
     if kind is None:
@@ -62,12 +73,14 @@ def detect(path: str, wanted: Collection[str] = ()) -> str:
 
 
 def _detect(path: str) -> str:
-    endings = (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *TaqDaily.suffixes)
+    endings = (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *TaqDaily.suffixes, *SENTENCE_SUFFIXES)
     first = expand(path, endings)[0]
     if first.lower().endswith(PARQUET_SUFFIXES):
         return _parquet(first)
     if first.lower().endswith(ARROW_SUFFIXES):
         return ArrowIpc.name
+    if first.lower().endswith(SENTENCE_SUFFIXES) or are_sentences(first):
+        return AisSentences.name
     try:
         names = read_layout(first, ",", "latin-1").names
     except DatasetError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pulse.core.schema import StreamSchema
+from pulse.datasets.ais.sentences import SENTENCE_SUFFIXES, are_sentences
 from pulse.datasets.arrivals import ARRIVAL, LATE, read_arrivals, read_late
 from pulse.datasets.changelog import KIND_COLUMNS, read_changelog_files
 from pulse.datasets.debezium import read_debezium
@@ -57,7 +58,9 @@ def read_revisions(
 
 def detect_reader(paths: Paths) -> str:
     """Detect the reader by the columns of the first file: kinds, change events, correction codes, arrivals."""
-    first = expand(paths, (*SUFFIXES, *TextFormat.suffixes))[0]
+    first = expand(paths, (*SUFFIXES, *TextFormat.suffixes, *SENTENCE_SUFFIXES))[0]
+    if are_sentences(first):
+        return "ais"
     names = _columns(first)
     folded = {name.casefold() for name in names}
     if {"op", "after"} <= folded or "payload" in folded:

@@ -84,7 +84,7 @@ Points = Annotated[
 FormatName = Annotated[
     str | None,
     typer.Option(
-        help="Format of the files: parquet, arrow, csv, taq, taq-daily, taq-parquet, taq-wrds, ais; default detected.",
+        help="Format of the files: parquet, arrow, csv, taq, taq-daily, taq-parquet, taq-wrds, ais, nmea; default detected.",
         autocompletion=completing.words(*completing.FORMATS),
     ),
 ]
@@ -157,9 +157,17 @@ def format_of(
     """Return the format by name, or with the user's options."""
     chosen = reading.reading(read)
     if projection is not None:
-        if name not in (None, "ais"):
+        name = name or _positions_of(files[0])
+        if name not in ("ais", "nmea"):
             raise options.OptionError(
-                f"--projection {projection}: goes with --format ais, got --format {name}"
+                f"--projection {projection}: goes with --format ais or nmea, got --format {name}"
             )
-        name, chosen = "ais", {**chosen, "projection": projection}
+        chosen = {**chosen, "projection": projection}
     return reading.format_of(name, chosen, files, options.names(key), time)
+
+
+def _positions_of(file: str) -> str:
+    """Return the format of positions of a file, by its content."""
+    from pulse.datasets.registry import detect
+
+    return "nmea" if detect(file) == "nmea" else "ais"

@@ -15,7 +15,19 @@ from pulse.store.model import Model
 from tests.runtime.execution.asking import MACD
 
 PULSE = str(Path(sys.executable).with_name("pulse"))
-HEAVY = {"matplotlib", "numba", "numpy", "pandas", "polars", "pyarrow", "pyspark", "rich", "sqlglot"}
+HEAVY = {
+    "databento_dbn",
+    "matplotlib",
+    "numba",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyais",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "sqlglot",
+}
 # Inner modules: a package that is looked for in vain, as pandas is, is named, too.
 _IMPORTED = re.compile(r"^import time:\s+\d+ \|\s+\d+ \|\s+(\w+)\.\w+$", re.MULTILINE)
 
@@ -40,6 +52,14 @@ def test_telling_of_a_model_loads_no_compiler(stored: Model) -> None:
 def test_generating_loads_no_compiler(tmp_path: Path) -> None:
     out = tmp_path / "ticks.parquet"
     assert loaded("generate", "ticks", "--rows", "1000", "--out", out) == {"numpy", "pyarrow"}
+
+
+def test_a_format_loads_its_package_only_when_a_file_of_it_is_read(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("k,t,x\na,2024-01-01,1\na,2024-01-02,2\n")
+    out = tmp_path / "model"
+    named = ("--key", "k", "--time", "t", "--model", "x:step", "--error", "0", "--engine", "local")
+    assert not loaded("fit", rows, *named, "--out", out) & {"pyais", "databento_dbn"}
 
 
 def test_answers_in_process_load_neither_spark_nor_pandas(stored: Model) -> None:

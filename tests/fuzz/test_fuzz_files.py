@@ -22,6 +22,7 @@ from pulse.datasets.revision_readers import detect_reader, read_revisions
 from pulse.datasets.splits import read_splits
 from pulse.runtime.io.lenient_text import Dialect, read_csv, read_json
 from pulse.runtime.jobs.file_source import SourceError
+from tests.datasets.ais.sentence_writer import class_a, sentences, static_a, tagged
 from tests.fuzz.harness import NASTY, a_share, answer, damaged_bytes, put
 
 TICKS = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step", "size": "step"})
@@ -46,6 +47,16 @@ AIS_DK = (
     "# Timestamp,Type of mobile,MMSI,Latitude,Longitude,Navigational status,ROT,SOG,COG,Heading,IMO,Callsign,Name,Ship type\n"
     '31/12/2023 00:00:00,Class A,219000001,55.5,11.0,Under way using engine,0.0,12.1,90.0,91,Unknown,Unknown,"Ærø",Cargo\n'
     "31/12/2023 00:00:01,Base Station,2190047,55.6,11.1,Unknown,,,,,Unknown,,,Undefined\n"
+)
+AIS_RAW = "\n".join(
+    tagged(line, 1655683200 + i)
+    for i, line in enumerate(
+        [
+            *sentences(class_a(1, 50, 4)),
+            *sentences(static_a(1, "ANNA", 70), parts=2, group="3"),
+            *sentences(class_a(1, 50, 4)),
+        ]
+    )
 )
 CHANGES = (
     "kind,symbol,t,price,size,_known\n+I,IBM,2014-01-02T09:30:00,187.21,100,2014-01-03\n-U,IBM,2014-01-02T09:30:01,1,1,\n"
@@ -131,9 +142,10 @@ FILES: dict[str, tuple[str, tuple[bytes, ...], Job]] = {
     "taq-daily": ("EQY_US_ALL_TRADE_20240531.psv", (DAILY.encode(),), tuples("taq-daily")),
     "taq-parquet": ("t.parquet", (parquet(TRADES), parquet(TRADES, **NO_COMPRESSION)), tuples("taq-parquet")),
     "ais": ("v.csv", (AIS_US.encode(), AIS_DK.encode()), tuples("ais")),
+    "nmea": ("v.nmea", (AIS_RAW.encode(),), tuples("nmea")),
     "detect": (
         "d.csv",
-        tuple(text.encode() for text in (PLAIN, MONTHLY, DAILY, AIS_US, AIS_DK)),
+        tuple(text.encode() for text in (PLAIN, MONTHLY, DAILY, AIS_US, AIS_DK, AIS_RAW)),
         lambda path: detect(str(path)),
     ),
     "detect-revisions": (

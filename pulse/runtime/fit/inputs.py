@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulse.core.plane import Plane
 from pulse.datasets.ais.any import Ais
-from pulse.datasets.ais.common import PROJECTED
+from pulse.datasets.ais.common import PROJECTED, AisFormat
 from pulse.datasets.counts import Counts
 from pulse.datasets.filters.row_filter import RowFilter
 from pulse.datasets.format import Format, TextFormat
@@ -324,6 +324,6 @@ def _format_for(
         first = paths if isinstance(paths, (str, os.PathLike)) else next(iter(paths), "")
         wanted = (*(key or ()), *(() if time is None else (time,)), *names)
         found = get_format(format or detect(os.fspath(first), wanted), **roles)
-        if format is None and isinstance(found, Ais) and not {*PROJECTED} & {*names}:
+        if format is None and isinstance(found, AisFormat) and not {*PROJECTED} & {*names}:
             return found  # nothing asks for a projection, nor for pyproj
     return found.prepare(paths)
