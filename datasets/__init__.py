@@ -18,11 +18,13 @@ Layers, each importing strictly lower ones::
         |            |                   |
         |       ais.messages             |
         |                                |
-    ais.common    taq.daily  taq.wrds    |
+    ais.common    taq.quotes             |
+        |                |               |
+        |      taq.daily  taq.wrds       |
         |                |               |
         |     taq.monthly - taq.common   taq.parquet
-        |                        |  \\       |
-        |                        | taq.codes |
+        |                   |    |  \\       |
+        |              taq.text  | taq.codes |
     projection               plain_csv   plain_parquet - arrow_ipc
                                  |           |
                              csv_parse    format    time_columns

@@ -18,6 +18,8 @@ from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet, open_pa
 from pulse.datasets.taq.daily import TaqDaily
 from pulse.datasets.taq.monthly import TaqMonthly
 from pulse.datasets.taq.parquet import TaqParquet, are_trades
+from pulse.datasets.taq.quotes import TaqDailyQuotes, TaqQuotes, TaqWrdsQuotes, quotes_in
+from pulse.datasets.taq.text import fold
 from pulse.datasets.taq.wrds import TaqWrds
 from pulse.datasets.text_blocks import read_layout
 from pulse.datasets.units import expand
@@ -32,6 +34,9 @@ FORMATS: dict[str, type[Format]] = {
         TaqDaily,
         TaqWrds,
         TaqParquet,
+        TaqQuotes,
+        TaqDailyQuotes,
+        TaqWrdsQuotes,
         Ais,
         AisSentences,
     )
@@ -43,8 +48,9 @@ def get_format(name: str, **options: Any) -> Format:
 
     >>> get_format("taq", tz="UTC").key
     ('symbol',)
-    >>> sorted(FORMATS)
-    ['ais', 'arrow', 'csv', 'nmea', 'parquet', 'taq', 'taq-daily', 'taq-parquet', 'taq-wrds']
+    >>> sorted(FORMATS)  # doctest: +NORMALIZE_WHITESPACE
+    ['ais', 'arrow', 'csv', 'nmea', 'parquet', 'taq', 'taq-daily', 'taq-daily-quotes',
+    'taq-parquet', 'taq-quotes', 'taq-wrds', 'taq-wrds-quotes']
     """
     kind = FORMATS.get(name)
     if kind is None:
@@ -98,8 +104,10 @@ def _detect(path: str) -> str:
         return TaqMonthly.name
     if {"sym_root", "date", "time_m", "price"} <= folded:
         return TaqWrds.name
-    if len(names) == 1 and {"time", "symbol", "trade price"} <= set(names[0].casefold().split("|")):
+    if len(names) == 1 and {"time", "symbol", "trade_price"} <= set(map(fold, names[0].split("|"))):
         return TaqDaily.name
+    if (quotes := quotes_in(names)) is not None:
+        return quotes
     return PlainCsv.name
 
 

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from pulse.datasets.errors import DatasetError, UnknownFormatError, ValueParseError
 from pulse.datasets.format import TextFormat
-from pulse.datasets.taq.common import TaqFormat, missing_time
+from pulse.datasets.taq.common import TaqFormat
 from pulse.datasets.taq.monthly import parse_date
+from pulse.datasets.taq.text import TaqText, missing_time
 from pulse.datasets.text_blocks import Block, Layout
 from pulse.datasets.time_columns import TIME, Place
 from pulse.datasets.units import COMPRESSED
@@ -31,22 +32,11 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaqDaily(TaqFormat):
-    """Daily TAQ; see :mod:`pulse.datasets.taq.common` for filters and clock. ``date``: the day, as ``20240531``."""
+class DailyRows(TaqText):
+    """Rows with the column Time, of the day ``date``, such as ``20240531``; by default that of the file's name."""
 
-    name = "taq-daily"
     delimiter = "|"
     suffixes = (*TextFormat.suffixes, *COMPRESSED)  # the files come as EQY_US_ALL_TRADE_20240531.gz
-    sources: ClassVar[Mapping[str, str]] = {
-        "symbol": "symbol",
-        "price": "trade price",
-        "size": "trade volume",
-        "exchange": "exchange",
-        "cond": "sale condition",
-        "corr": "trade correction indicator",
-        "sequence": "sequence number",
-    }
-
     time_columns = ("time",)
 
     date: str | None = None
@@ -97,3 +87,19 @@ class TaqDaily(TaqFormat):
                 f"{texts[row].as_py()!r}; correct the line"
             )
         return pa.array(start + clock).view(TIME)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaqDaily(DailyRows, TaqFormat):
+    """Daily TAQ; see :mod:`pulse.datasets.taq.common` for filters and clock."""
+
+    name = "taq-daily"
+    sources: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        "symbol": "symbol",
+        "price": "trade price",
+        "size": "trade volume",
+        "exchange": "exchange",
+        "cond": "sale condition",
+        "corr": "trade correction indicator",
+        "sequence": "sequence number",
+    }

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.datasets.errors import ValueParseError
-from pulse.datasets.taq.common import TaqFormat, missing_time
+from pulse.datasets.taq.common import TaqFormat
+from pulse.datasets.taq.text import TaqText, missing_time
 from pulse.datasets.text_blocks import Layout
 from pulse.datasets.time_columns import TIME, Place
 
@@ -32,19 +33,9 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaqMonthly(TaqFormat):
-    """Monthly TAQ; see :mod:`pulse.datasets.taq.common` for filters and clock."""
+class MonthlyRows(TaqText):
+    """Rows with the columns DATE and TIME."""
 
-    name = "taq"
-    sources: ClassVar[Mapping[str, str]] = {
-        "symbol": "symbol",
-        "price": "price",
-        "size": "size",
-        "g127": "g127",
-        "corr": "corr",
-        "cond": "cond",
-        "exchange": "ex",
-    }
     time_columns = ("date", "time")
 
     def _times(self, table: pa.Table, layout: Layout, place: Place) -> pa.Array:
@@ -60,6 +51,22 @@ class TaqMonthly(TaqFormat):
             per_text[i] = day * _DAY_US
         clock = clock_microseconds(table.column("time").combine_chunks(), place)
         return pa.array(per_text[days.indices.to_numpy()] + clock).view(TIME)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaqMonthly(MonthlyRows, TaqFormat):
+    """Monthly TAQ; see :mod:`pulse.datasets.taq.common` for filters and clock."""
+
+    name = "taq"
+    sources: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        "symbol": "symbol",
+        "price": "price",
+        "size": "size",
+        "g127": "g127",
+        "corr": "corr",
+        "cond": "cond",
+        "exchange": "ex",
+    }
 
 
 def parse_date(text: str) -> int | None:

@@ -13,7 +13,8 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.datasets.taq.monthly import TaqMonthly
+from pulse.datasets.taq.common import TaqFormat
+from pulse.datasets.taq.monthly import MonthlyRows
 from pulse.datasets.text_blocks import Block, Layout
 from pulse.datasets.time_columns import Place
 
@@ -21,20 +22,9 @@ CLOCK, SUFFIX = "time_m", "suffix"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaqWrds(TaqMonthly):
-    """Trades of WRDS; see :mod:`pulse.datasets.taq.common` for filters and clock."""
+class WrdsRows(MonthlyRows):
+    """Rows with the columns DATE and TIME_M, and symbols in two columns."""
 
-    name = "taq-wrds"
-    sources: ClassVar[Mapping[str, str]] = {
-        "symbol": "sym_root",
-        SUFFIX: "sym_suffix",
-        "price": "price",
-        "size": "size",
-        "exchange": "ex",
-        "cond": "tr_scond",
-        "corr": "tr_corr",
-        "sequence": "tr_seqnum",
-    }
     time_columns = ("date", CLOCK)
 
     def _times(self, table: pa.Table, layout: Layout, place: Place) -> pa.Array:
@@ -50,3 +40,20 @@ class TaqWrds(TaqMonthly):
         whole = pc.if_else(pc.equal(suffix, ""), root, pc.binary_join_element_wise(root, suffix, " "))
         at = table.column_names.index("symbol")
         return table.set_column(at, "symbol", whole.dictionary_encode()).select(needed).combine_chunks()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaqWrds(WrdsRows, TaqFormat):
+    """Trades of WRDS; see :mod:`pulse.datasets.taq.common` for filters and clock."""
+
+    name = "taq-wrds"
+    sources: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        "symbol": "sym_root",
+        SUFFIX: "sym_suffix",
+        "price": "price",
+        "size": "size",
+        "exchange": "ex",
+        "cond": "tr_scond",
+        "corr": "tr_corr",
+        "sequence": "tr_seqnum",
+    }

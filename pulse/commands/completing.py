@@ -13,7 +13,20 @@ from typing import Any
 import typer
 
 ENGINES = ("spark", "local")
-FORMATS = ("parquet", "arrow", "csv", "taq", "taq-daily", "taq-parquet", "taq-wrds", "ais", "nmea")
+FORMATS = (
+    "parquet",
+    "arrow",
+    "csv",
+    "taq",
+    "taq-daily",
+    "taq-parquet",
+    "taq-wrds",
+    "taq-quotes",
+    "taq-daily-quotes",
+    "taq-wrds-quotes",
+    "ais",
+    "nmea",
+)
 KINDS = ("ticks", "objects", "vessels", "sensors")
 TRUTHS = ("linear", "step", "samples", "flow")
 FIGURES = ("seconds", "ranges", "certain_seconds")

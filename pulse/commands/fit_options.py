@@ -84,7 +84,8 @@ Points = Annotated[
 FormatName = Annotated[
     str | None,
     typer.Option(
-        help="Format of the files: parquet, arrow, csv, taq, taq-daily, taq-parquet, taq-wrds, ais, nmea; default detected.",
+        help="Format of the files: parquet, arrow, csv, taq, taq-daily, taq-parquet, taq-wrds, taq-quotes, "
+        "taq-daily-quotes, taq-wrds-quotes, ais, nmea; default detected.",
         autocompletion=completing.words(*completing.FORMATS),
     ),
 ]

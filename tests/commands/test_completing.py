@@ -46,7 +46,10 @@ def test_the_words_are_those_that_the_library_knows() -> None:
     ("words", "expected"),
     [
         (("query", "--engine", ""), ["spark", "local"]),
-        (("fit", "--format", "taq-"), ["taq-daily", "taq-parquet", "taq-wrds"]),
+        (
+            ("fit", "--format", "taq-"),
+            ["taq-daily", "taq-parquet", "taq-wrds", "taq-quotes", "taq-daily-quotes", "taq-wrds-quotes"],
+        ),
         (("fit", "--nonfinite", "h"), ["hole"]),
         (("fit", "--degree", "a"), ["auto"]),
         (("fit", "--keep-tuples", ""), ["all", "none"]),

@@ -71,7 +71,8 @@ def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
         detect(write("empty.csv", ""))
     with pytest.raises(
         UnknownFormatError,
-        match=r"no 'tag'; did you mean 'taq'\? There are: ais, arrow, csv, nmea, parquet, taq, taq-daily, taq-parquet, taq-wrds",
+        match=r"no 'tag'; did you mean 'taq'\? There are: ais, arrow, csv, nmea, parquet, taq, taq-daily, "
+        r"taq-daily-quotes, taq-parquet, taq-quotes, taq-wrds, taq-wrds-quotes",
     ):
         get_format("tag")
     with pytest.raises(
@@ -80,7 +81,21 @@ def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
         get_format("taq", zone="UTC")
 
 
-@pytest.mark.parametrize("name", ["parquet", "csv", "taq", "taq-daily", "taq-wrds", "ais", "nmea"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "parquet",
+        "csv",
+        "taq",
+        "taq-daily",
+        "taq-wrds",
+        "taq-quotes",
+        "taq-daily-quotes",
+        "taq-wrds-quotes",
+        "ais",
+        "nmea",
+    ],
+)
 def test_a_format_knows_its_name_and_takes_lists(name: str) -> None:
     fmt = get_format(name, key=["a", "b"], time="c")
     assert fmt.name == name

@@ -48,6 +48,18 @@ AIS_DK = (
     '31/12/2023 00:00:00,Class A,219000001,55.5,11.0,Under way using engine,0.0,12.1,90.0,91,Unknown,Unknown,"Ærø",Cargo\n'
     "31/12/2023 00:00:01,Base Station,2190047,55.6,11.1,Unknown,,,,,Unknown,,,Undefined\n"
 )
+QUOTES = (
+    "SYMBOL,DATE,TIME,BID,OFR,BIDSIZ,OFRSIZ,MODE,EX\nIBM,20140102,9:30:00,187.2,187.25,3,5,12,N\n"
+    "IBM,02JAN2014,9:30:01,0,187.25,0,5,12,N\n"
+)
+QUOTES_WRDS = (
+    "DATE,TIME_M,EX,BID,BIDSIZ,ASK,ASKSIZ,QU_COND,QU_SEQNUM,QU_CANCEL,SYM_ROOT,SYM_SUFFIX\n"
+    "2018-01-02,9:30:00.123456789,N,297000,1,297100,2,R,1,,BRK,A\n20180102,9:30:02,N,198.4,10,198.6,20,R,3,B,BRK,B\n"
+)
+QUOTES_DAILY = (
+    "Time|Exchange|Symbol|Bid_Price|Bid_Size|Offer_Price|Offer_Size|Quote_Condition|Sequence_Number|Quote_Cancel_Correction\n"
+    "093000123456789|N|IBM|187.2|3|187.25|5|R|1|\n093001000000000|P|BRK A|170000|1|0|0|R|2|B\nEND|20240531|2|||||||\n"
+)
 AIS_RAW = "\n".join(
     tagged(line, 1655683200 + i)
     for i, line in enumerate(
@@ -142,10 +154,16 @@ FILES: dict[str, tuple[str, tuple[bytes, ...], Job]] = {
     "taq-daily": ("EQY_US_ALL_TRADE_20240531.psv", (DAILY.encode(),), tuples("taq-daily")),
     "taq-parquet": ("t.parquet", (parquet(TRADES), parquet(TRADES, **NO_COMPRESSION)), tuples("taq-parquet")),
     "ais": ("v.csv", (AIS_US.encode(), AIS_DK.encode()), tuples("ais")),
+    "quotes": ("q.csv", (QUOTES.encode(),), tuples("taq-quotes")),
+    "quotes-wrds": ("q.csv", (QUOTES_WRDS.encode(),), tuples("taq-wrds-quotes")),
+    "quotes-daily": ("EQY_US_ALL_BBO_20240531.psv", (QUOTES_DAILY.encode(),), tuples("taq-daily-quotes")),
     "nmea": ("v.nmea", (AIS_RAW.encode(),), tuples("nmea")),
     "detect": (
         "d.csv",
-        tuple(text.encode() for text in (PLAIN, MONTHLY, DAILY, AIS_US, AIS_DK, AIS_RAW)),
+        tuple(
+            text.encode()
+            for text in (PLAIN, MONTHLY, DAILY, QUOTES, QUOTES_WRDS, QUOTES_DAILY, AIS_US, AIS_DK, AIS_RAW)
+        ),
         lambda path: detect(str(path)),
     ),
     "detect-revisions": (
