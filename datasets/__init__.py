@@ -20,7 +20,7 @@ Layers, each importing strictly lower ones::
         |                                |
     ais.common    taq.quotes             |
         |                |               |
-        |      taq.daily  taq.wrds       |
+        |      taq.daily  taq.wrds       |       databento.dbn - databento.header
         |                |               |
         |     taq.monthly - taq.common   taq.parquet
         |                   |    |  \\       |

@@ -11,6 +11,8 @@ from pulse.datasets.ais.any import Ais, ais_kind
 from pulse.datasets.ais.parquet import are_positions
 from pulse.datasets.ais.sentences import SENTENCE_SUFFIXES, AisSentences, are_sentences
 from pulse.datasets.arrow_ipc import ARROW_SUFFIXES, MAGIC, ArrowIpc
+from pulse.datasets.databento.dbn import DBN_SUFFIXES, Dbn
+from pulse.datasets.databento.header import START
 from pulse.datasets.errors import DatasetError, readable, unknown_name
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv
@@ -37,6 +39,7 @@ FORMATS: dict[str, type[Format]] = {
         TaqQuotes,
         TaqDailyQuotes,
         TaqWrdsQuotes,
+        Dbn,
         Ais,
         AisSentences,
     )
@@ -49,7 +52,7 @@ def get_format(name: str, **options: Any) -> Format:
     >>> get_format("taq", tz="UTC").key
     ('symbol',)
     >>> sorted(FORMATS)  # doctest: +NORMALIZE_WHITESPACE
-    ['ais', 'arrow', 'csv', 'nmea', 'parquet', 'taq', 'taq-daily', 'taq-daily-quotes',
+    ['ais', 'arrow', 'csv', 'dbn', 'nmea', 'parquet', 'taq', 'taq-daily', 'taq-daily-quotes',
     'taq-parquet', 'taq-quotes', 'taq-wrds', 'taq-wrds-quotes']
     """
     kind = FORMATS.get(name)
@@ -79,12 +82,14 @@ def detect(path: str, wanted: Collection[str] = ()) -> str:
 
 
 def _detect(path: str) -> str:
-    endings = (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *TaqDaily.suffixes, *SENTENCE_SUFFIXES)
+    endings = (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *TaqDaily.suffixes, *SENTENCE_SUFFIXES, *DBN_SUFFIXES)
     first = expand(path, endings)[0]
     if first.lower().endswith(PARQUET_SUFFIXES):
         return _parquet(first)
     if first.lower().endswith(ARROW_SUFFIXES):
         return ArrowIpc.name
+    if first.lower().endswith(DBN_SUFFIXES):
+        return Dbn.name
     if first.lower().endswith(SENTENCE_SUFFIXES) or are_sentences(first):
         return AisSentences.name
     try:
@@ -96,6 +101,8 @@ def _detect(path: str) -> str:
                 return _parquet(first)
             if start == MAGIC:
                 return ArrowIpc.name
+            if start.startswith(START):
+                return Dbn.name
         raise
     if ais_kind(names) is not None:
         return Ais.name

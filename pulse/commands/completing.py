@@ -24,6 +24,7 @@ FORMATS = (
     "taq-quotes",
     "taq-daily-quotes",
     "taq-wrds-quotes",
+    "dbn",
     "ais",
     "nmea",
 )

@@ -85,7 +85,7 @@ FormatName = Annotated[
     str | None,
     typer.Option(
         help="Format of the files: parquet, arrow, csv, taq, taq-daily, taq-parquet, taq-wrds, taq-quotes, "
-        "taq-daily-quotes, taq-wrds-quotes, ais, nmea; default detected.",
+        "taq-daily-quotes, taq-wrds-quotes, dbn, ais, nmea; default detected.",
         autocompletion=completing.words(*completing.FORMATS),
     ),
 ]

@@ -71,7 +71,7 @@ def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
         detect(write("empty.csv", ""))
     with pytest.raises(
         UnknownFormatError,
-        match=r"no 'tag'; did you mean 'taq'\? There are: ais, arrow, csv, nmea, parquet, taq, taq-daily, "
+        match=r"no 'tag'; did you mean 'taq'\? There are: ais, arrow, csv, dbn, nmea, parquet, taq, taq-daily, "
         r"taq-daily-quotes, taq-parquet, taq-quotes, taq-wrds, taq-wrds-quotes",
     ):
         get_format("tag")
@@ -94,6 +94,7 @@ def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
         "taq-wrds-quotes",
         "ais",
         "nmea",
+        "dbn",
     ],
 )
 def test_a_format_knows_its_name_and_takes_lists(name: str) -> None:

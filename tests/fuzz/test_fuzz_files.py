@@ -23,6 +23,8 @@ from pulse.datasets.splits import read_splits
 from pulse.runtime.io.lenient_text import Dialect, read_csv, read_json
 from pulse.runtime.jobs.file_source import SourceError
 from tests.datasets.ais.sentence_writer import class_a, sentences, static_a, tagged
+from tests.datasets.databento.dbn_writer import UNIT, bar, quote, trade
+from tests.datasets.databento.dbn_writer import file as dbn_file
 from tests.fuzz.harness import NASTY, a_share, answer, damaged_bytes, put
 
 TICKS = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step", "size": "step"})
@@ -47,6 +49,11 @@ AIS_DK = (
     "# Timestamp,Type of mobile,MMSI,Latitude,Longitude,Navigational status,ROT,SOG,COG,Heading,IMO,Callsign,Name,Ship type\n"
     '31/12/2023 00:00:00,Class A,219000001,55.5,11.0,Under way using engine,0.0,12.1,90.0,91,Unknown,Unknown,"Ærø",Cargo\n'
     "31/12/2023 00:00:01,Base Station,2190047,55.6,11.1,Unknown,,,,,Unknown,,,Undefined\n"
+)
+DBN = (
+    dbn_file("trades", [trade(1, i, UNIT) for i in range(3)]),
+    dbn_file("mbp-1", [quote(2, i, UNIT, 2 * UNIT) for i in range(3)]),
+    dbn_file("ohlcv-1m", [bar(1, 60 * i, 9 * UNIT) for i in range(3)]),
 )
 QUOTES = (
     "SYMBOL,DATE,TIME,BID,OFR,BIDSIZ,OFRSIZ,MODE,EX\nIBM,20140102,9:30:00,187.2,187.25,3,5,12,N\n"
@@ -157,6 +164,8 @@ FILES: dict[str, tuple[str, tuple[bytes, ...], Job]] = {
     "quotes": ("q.csv", (QUOTES.encode(),), tuples("taq-quotes")),
     "quotes-wrds": ("q.csv", (QUOTES_WRDS.encode(),), tuples("taq-wrds-quotes")),
     "quotes-daily": ("EQY_US_ALL_BBO_20240531.psv", (QUOTES_DAILY.encode(),), tuples("taq-daily-quotes")),
+    "dbn": ("d.dbn", DBN, tuples("dbn")),
+    "dbn-zstd": ("d.dbn.zst", tuple(pa.compress(one, "zstd", asbytes=True) for one in DBN), tuples("dbn")),
     "nmea": ("v.nmea", (AIS_RAW.encode(),), tuples("nmea")),
     "detect": (
         "d.csv",
@@ -228,7 +237,12 @@ def test_files_cut_short_anywhere(what: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "what", [what for what, (name, _, _) in FILES.items() if not name.endswith((".parquet", "z", "2"))]
+    "what",
+    [
+        what
+        for what, (name, _, _) in FILES.items()
+        if not name.endswith((".parquet", "z", "2", ".dbn", ".zst"))
+    ],
 )
 def test_strange_text_in_any_field(what: str, folder: Path) -> None:
     name, good, job = FILES[what]
