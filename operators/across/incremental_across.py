@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import extents
 from pulse.operators.incremental.base import UPSTREAM
-from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges
+from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, extend_to_rows
 from pulse.operators.incremental.derived_keys import DerivedKeys
 
 if TYPE_CHECKING:
@@ -46,12 +45,7 @@ class IncrementalAcross(DerivedKeys):
         if self._operator(self.node).needs_whole_rows and len(found.relation):
             # A row is whole only if all rows that it may be part of, or that end where it begins, are known over their full time.
             start, end = stretches.start.copy(), stretches.end.copy()
-            first, last = extents(found.relation)
-            for groups in (found.before, found.after):
-                begin, stop = found.relation.offsets[groups], found.relation.offsets[groups + 1]
-                some = np.flatnonzero(stop > begin)
-                np.minimum.at(start, of[some], first[begin[some]])
-                np.maximum.at(end, of[some], last[stop[some] - 1])
+            extend_to_rows(found, of, start, end)
             stretches = KeyRanges(stretches.code, start, end).widened(END_MARGIN, END_MARGIN).merged()
             found, of = self._members(stretches)
         n = len(stretches)

@@ -49,8 +49,8 @@ class DictEncoder:
         return codes
 
     def decode(self, codes: IntArray) -> pa.Array:
-        """Return the values of codes."""
-        missing = codes < 0
+        """Return the values of codes; of memory that was never written, the code 0 may be that of no value."""
+        missing = (codes < 0) | (codes >= len(self._values))
         return self._values.take(pa.array(codes, mask=missing) if missing.any() else pa.array(codes))
 
 

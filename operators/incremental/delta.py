@@ -136,6 +136,17 @@ class Delta:
         return by_ranges(self.relation, self.new, self.groups)
 
 
+def extend_to_rows(content: BeforeAfter, of: IntArray, start: IntArray, end: IntArray) -> None:
+    """Extend ranges in place to all rows of a content: its stretch ``s`` is in range ``of[s]``."""
+    first, last = extents(content.relation)
+    offsets = content.relation.offsets
+    for groups in (content.before, content.after):
+        begin, stop = offsets[groups], offsets[groups + 1]
+        some = np.flatnonzero(stop > begin)
+        np.minimum.at(start, of[some], first[begin[some]])
+        np.maximum.at(end, of[some], last[stop[some] - 1])
+
+
 def nothing(columns: Columns, absorbed: int = 0) -> Delta:
     """Return an empty delta."""
     none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)

@@ -19,6 +19,7 @@ from pulse.operators.inversion.fit import Fit
 from pulse.operators.labels import duration
 from pulse.operators.node import Duration, Node, Unary, plan_node, walk
 from pulse.operators.parameters import NodePart
+from pulse.operators.placement import Pairs, Placement
 
 SHORTEST_BUCKET = 1_800_000_000
 """Half an hour: the shortest time range of a grid cell."""
@@ -97,6 +98,30 @@ class Exchange(Unary):
         if grid.margin:
             text += f" after {' + '.join(map(duration, grid.margin))}"
         return text if grid.reach is None else f"{text}, reach {grid.reach}"
+
+
+def by_equal_keys(
+    left: tuple[Node, Placement], right: tuple[Node, Placement], equal: Pairs
+) -> tuple[tuple[Node, Node], Placement]:
+    """Bring rows with ``equal`` keys of two placed inputs together, with exchanges of those that are not.
+
+    An exchanged side whose columns are all among the equal ones stays in place; the other is exchanged to match.
+    """
+    (a, at), (b, other) = left, right
+    together = at.joined(other, equal)
+    if together is not None:
+        return (a, b), together
+    pairs = at.matching(equal)
+    swapped = other.matching(tuple((there, here) for here, there in equal))
+    if pairs is not None:
+        b = Exchange(b, tuple(there for _, there in pairs))
+    elif swapped is not None:
+        pairs = tuple((here, there) for there, here in swapped)
+        a = Exchange(a, tuple(here for here, _ in pairs))
+    else:
+        pairs = equal
+        a, b = Exchange(a, tuple(here for here, _ in pairs)), Exchange(b, tuple(there for _, there in pairs))
+    return (a, b), Placement(None, tuple(frozenset(pair) for pair in pairs))
 
 
 def exchanges(node: Node) -> tuple[Exchange, ...]:

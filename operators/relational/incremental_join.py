@@ -16,7 +16,6 @@ from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE
 from pulse.kernels.pieces.align import Cells
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import extents
 from pulse.operators.incremental.base import DOWNSTREAM, UPSTREAM, IncrementalOperator
 from pulse.operators.incremental.delta import (
     END_MARGIN,
@@ -24,6 +23,7 @@ from pulse.operators.incremental.delta import (
     Delta,
     KeyRanges,
     changed_apart,
+    extend_to_rows,
 )
 from pulse.operators.relational.equi_join import (
     all_pairs,
@@ -258,10 +258,5 @@ class IncrementalJoin(IncrementalOperator):
         start, end = stretches.start.copy(), stretches.end.copy()
         for side, arc in enumerate(self.inputs):
             mine = arc.content(replace(stretches, code=self._pairs[stretches.code, side]))
-            first, last = extents(mine.relation)
-            for groups in (mine.before, mine.after):
-                begin, stop = mine.relation.offsets[groups], mine.relation.offsets[groups + 1]
-                some = np.flatnonzero(stop > begin)
-                start[some] = np.minimum(start[some], first[begin[some]])
-                end[some] = np.maximum(end[some], last[stop[some] - 1])
+            extend_to_rows(mine, np.arange(len(stretches)), start, end)
         return KeyRanges(stretches.code, start, end).merged()

@@ -37,7 +37,7 @@ from pulse.operators.node import Duration, Node, Predicates, PushInto, Swaps, pl
 from pulse.operators.placement import ON_A_GRID, Placement, Placing
 from pulse.operators.reach import NONE, Reach
 from pulse.operators.relational.equi_join import JoinOperator, split_condition
-from pulse.operators.relational.exchange import Exchange, Grid
+from pulse.operators.relational.exchange import Exchange, Grid, by_equal_keys
 from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.incremental_join import IncrementalJoin
 from pulse.operators.relational.join_inversion import with_condition
@@ -218,27 +218,11 @@ class Join(Node):
 
     def place(self, placing: Placing, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
         (left, at), (right, other) = (one.place(placing, ()) for one in self.inputs)
-        together = at.joined(other, self.equal)
-        if together is not None:
-            return self.with_inputs((left, right)), together
-        if not self.equal:
+        if not self.equal and at.joined(other, ()) is None:
             grids = self._grids(above)
             return self.with_inputs((Exchange(left, grids[0]), Exchange(right, grids[1]))), ON_A_GRID
-        # An exchanged side whose columns are all joined on stays in place; the other is exchanged to match.
-        pairs = at.matching(self.equal)
-        swapped = other.matching(tuple((b, a) for a, b in self.equal))
-        if pairs is not None:
-            right = Exchange(right, tuple(b for _, b in pairs))
-        elif swapped is not None:
-            pairs = tuple((a, b) for b, a in swapped)
-            left = Exchange(left, tuple(a for a, _ in pairs))
-        else:
-            pairs = self.equal
-            left, right = (
-                Exchange(left, tuple(a for a, _ in pairs)),
-                Exchange(right, tuple(b for _, b in pairs)),
-            )
-        return self.with_inputs((left, right)), Placement(None, tuple(frozenset(pair) for pair in pairs))
+        inputs, together = by_equal_keys((left, at), (right, other), self.equal)
+        return self.with_inputs(inputs), together
 
     def _grids(self, above: tuple[Duration, ...]) -> tuple[Grid, Grid]:
         """Return the grids of both sides, below some windows."""

@@ -251,8 +251,9 @@ def _check_across(calls: list[exp.Anonymous], scope: Scope, functions: Collectio
 
 def _anything(scope: Scope) -> Expression:
     """Return the argument of count(*): any attribute, as each tuple has them all."""
-    modelled = (one for source in scope.sources for one in source.attributes if one.role is Role.MODELLED)
-    return Column(next(modelled).column)
+    own = (one for source in scope.sources for one in source.attributes if one.role is Role.MODELLED)
+    columns = (*scope.coalesced.values(), *(one.column for one in own if not one.partial))
+    return Column(columns[0])
 
 
 def _arguments(node: Node, calls: list[Call]) -> tuple[Node, dict[Expression, str]]:

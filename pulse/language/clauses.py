@@ -31,6 +31,7 @@ _NOT_HERE = {
     "USING": "USING is not part of the language; write on (A.key = B.key)",
 }
 _OUTER = frozenset(("LEFT", "RIGHT", "FULL", "OUTER", "NATURAL", "SEMI", "ANTI", "ASOF"))
+_FULL = (("FULL", "JOIN"), ("FULL", "OUTER", "JOIN"))
 
 
 class Clauses(Amounts):
@@ -232,10 +233,13 @@ class Clauses(Amounts):
             if self._match(TokenType.COMMA):
                 joins.append(self.since(exp.Join(this=self._source()), start))
                 continue
-            if self.word() in _OUTER:
+            full = any(all(self.word(i) == one for i, one in enumerate(words)) for words in _FULL)
+            if full:
+                self._advance(2 if self.word(1) == "OUTER" else 1)
+            elif self.word() in _OUTER:
                 raise self.error(
-                    "only inner joins are part of the language: where one side has no segment there is no value to give; "
-                    "write join"
+                    "only inner and full joins are part of the language: where one side has no segment there is no value to "
+                    "give; write join, or full join with columns such as coalesce(A.price, B.price)"
                 )
             if self.word() in ("INNER", "CROSS") and self.word(1) == "JOIN":
                 self._advance()
@@ -243,7 +247,7 @@ class Clauses(Amounts):
                 raise self.error(_NOT_HERE["LATERAL"])
             if not self.take_word("JOIN"):
                 return joins
-            made = exp.Join(this=self._source())
+            made = exp.Join(this=self._source(), side="FULL" if full else None)
             if self.take_word("ON"):
                 made.set("on", self.any())
             elif self.word() == "USING":

@@ -48,11 +48,8 @@ RELATIONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
     exp.GT: ">",
 }
-REFUSED = {
-    "coalesce": "a row exists only where all its attributes are defined, and a join has rows only where both streams have some, "
-    "so that nothing is left to fill in a hole; query the streams apart, or fit them as one stream",
-}
-"""Functions of other databases that queries lack, and why."""
+COALESCE = "coalesce"
+"""The value of the first source that has one."""
 DERIVATIVES = ("derivative", "d")
 """The names of the derivative at an instant."""
 FUNCTIONS = sorted(
@@ -64,6 +61,7 @@ FUNCTIONS = sorted(
         *CALENDAR,
         *AGGREGATES,
         *OF_CONDITIONS,
+        COALESCE,
     }
 )
 _TIME_USES = (
@@ -303,8 +301,8 @@ class Binder:
             return self._derivative(node), NUMBER
         if name in CALENDAR:
             raise wrong(f"{name} can only be compared with a literal, in a condition", node)
-        if name in REFUSED:
-            raise wrong(f"there is no {name}: {REFUSED[name]}", node)
+        if name == COALESCE:
+            return self.coalesce(node), NUMBER
         rules = SCALARS.get(name)
         if rules is None or not rules.public:
             raise wrong(f"there is no function '{name}'; {known(name, FUNCTIONS)}", node)
@@ -321,6 +319,10 @@ class Binder:
         if rules.variadic:
             return reduce(lambda a, b: Function(name, (a, b)), others, first), NUMBER
         return Function(name, (first, *others)), NUMBER
+
+    def coalesce(self, node: exp.Anonymous) -> Expression:
+        """Bind a call of coalesce: the column that the sources in FROM were given for it."""
+        return Column(self.scope.coalesced[node])
 
     def _of_area(self, node: exp.Anonymous, rules: ScalarFunction) -> Expression:
         """Bind a function of values and an area."""
@@ -398,6 +400,12 @@ class Averaged(Binder):
     def _of_time(self, node: exp.Anonymous) -> Expression:
         raise wrong(
             f"{node.this} inside {self.clause}: put the inner one in a subquery: from (select …) as name",
+            node,
+        )
+
+    def coalesce(self, node: exp.Anonymous) -> Expression:
+        raise wrong(
+            f"coalesce inside {self.clause}: put it in a subquery: from (select …, coalesce(…) as name from … join …) as name",
             node,
         )
 

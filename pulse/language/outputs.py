@@ -11,7 +11,7 @@ from pulse.core.expression import Column, Expression
 from pulse.core.schema import RESERVED, Role
 from pulse.language.errors import LanguageError, source_text, wrong
 from pulse.language.expressions import TRUTH, Binder, bare, is_aggregate
-from pulse.language.scope import Attribute, Scope, refuse_flow
+from pulse.language.scope import Attribute, Scope, refuse_flow, refuse_partial
 from pulse.operators.node import Node
 
 
@@ -86,6 +86,7 @@ def _expanded(value: exp.Expr, binder: Binder) -> list[OutputColumn]:
         raise wrong("* and aggregates do not go together; list the group's keys", value)
     for one in (one for source in sources for one in source.attributes):
         refuse_flow(value, one)
+        refuse_partial(value, [one])
     return [
         OutputColumn(one.name, Column(one.column), value, one.alias)
         for source in sources

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -46,7 +46,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Attribute:
-    """``name`` is the user's name, ``column`` the plan's."""
+    """``name`` is the user's name, ``column`` the plan's; ``partial``: the source may lack it where others have rows."""
 
     name: str
     column: str
@@ -54,6 +54,7 @@ class Attribute:
     type: pa.DataType
     alias: str = ""
     flow: bool = False
+    partial: bool = False
 
 
 def refuse_flow(node: exp.Expr, found: Attribute) -> None:
@@ -63,6 +64,22 @@ def refuse_flow(node: exp.Expr, found: Attribute) -> None:
             f"'{found.name}' is a flow: it adds up over time and has no value at an instant; write sum({found.name}), or "
             f"avg({found.name}) per tuple, over a window of the stream, such as [size 5 min]; arithmetic of it is a flow of its "
             f"own, computed at the fit: --flow notional=price*{found.name}",
+            node,
+        )
+
+
+def refuse_partial(node: exp.Expr, found: Sequence[Attribute]) -> None:
+    """Raise an error if attributes have no value where only other sources have rows: outside of coalesce."""
+    lacking = [one for one in found if one.partial]
+    if lacking:
+        first = lacking[0]
+        written = ", ".join(f"{one.alias}.{one.name}" for one in lacking)
+        instead = f"write coalesce({written}{'' if len(lacking) > 1 else ', …'})"
+        if first.role is not Role.MODELLED:
+            instead = f"leave it out, or ask '{first.alias}' alone"
+        raise wrong(
+            f"'{first.name}' of '{first.alias}' has no value where only another stream of the join has one; {instead}. Keys and "
+            "the time need no coalesce",
             node,
         )
 
@@ -106,7 +123,8 @@ class Scope:
     """The sources of one FROM.
 
     ``same`` are groups of columns that the query equates; ``lagged`` the columns with earlier values of others, ``averaged``
-    those with the averages of expressions, ``derived`` those with the derivatives of others.
+    those with the averages of expressions, ``derived`` those with the derivatives of others, ``coalesced`` those that calls of
+    coalesce are.
     """
 
     context: Context
@@ -115,6 +133,7 @@ class Scope:
     lagged: Mapping[tuple[str, Duration], str] = field(default_factory=dict)
     derived: Mapping[str, str] = field(default_factory=dict)
     averaged: Mapping[tuple[Expression, Duration], str] = field(default_factory=dict)
+    coalesced: Mapping[exp.Expr, str] = field(default_factory=dict)
 
     def resolve(self, node: exp.Column) -> Attribute | Parameter:
         """Resolve a column; a plain name that is no column may be a parameter."""
@@ -126,6 +145,7 @@ class Scope:
             if name in self.context.parameters:
                 return Parameter(name)
             self._unknown(node)
+        refuse_partial(node, found)
         if len(found) > 1 and not self._one(found):
             which = " or ".join(f"{one.alias}.{one.name}" for one in found)
             raise wrong(f"'{name}' is ambiguous; write {which}", node)
@@ -136,7 +156,7 @@ class Scope:
         if all(one.role is Role.TIME for one in found):
             return True
         columns = {one.column for one in found}
-        return any(columns <= group for group in self.same)
+        return len(columns) == 1 or any(columns <= group for group in self.same)
 
     def source(self, alias: exp.Expr) -> Bound:
         """Return the source of this alias."""
@@ -155,6 +175,7 @@ class Scope:
         if found is None:
             names = [one.name for one in source.attributes]
             raise wrong(f"'{source.alias}' has no column '{node.name}'; {known(node.name, names)}", node)
+        refuse_partial(node, [found])
         return found
 
     def _unknown(self, node: exp.Column) -> None:

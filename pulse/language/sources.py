@@ -10,6 +10,7 @@ from sqlglot import exp
 from pulse.core.calendar import AllTime, EachDay, EachSession, Periods, Since
 from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
 from pulse.language.calendar import declared_session, declared_zone, session_code, zone_of
+from pulse.language.coalesce import coalesce_calls, is_trivial, with_coalesce
 from pulse.language.derivatives import with_derivatives
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
@@ -45,6 +46,10 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
     scope = replace(scope, same=_equated([one for one in (*conditions, where) if one is not None], scope))
     scope = with_lags(select, with_derivatives(select, scope))
     sources = list(scope.sources)
+    calls = coalesce_calls(select)
+    if calls:
+        return _coalesced(calls, scope, conditions, where)
+    _refuse_full(joins)
     rest = [] if where is None else list(conjuncts(Binder(scope, "WHERE").predicate(where)))
     node = sources[0].node
     for i, (source, condition) in enumerate(zip(sources[1:], conditions, strict=True)):
@@ -54,8 +59,33 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
         equal_on, on = _key_pairs(on, node, source.node)
         equal_where, rest = _key_pairs(rest, node, source.node)
         node = Join(node, source.node, tuple(dict.fromkeys((*equal_on, *equal_where))), all_of(on))
-    predicate = all_of(rest)
-    return (node if predicate == TRUE else Filter(node, predicate)), scope
+    return _where(node, rest), scope
+
+
+def _where(node: Node, predicates: list[Expression]) -> Node:
+    predicate = all_of(predicates)
+    return node if predicate == TRUE else Filter(node, predicate)
+
+
+def _coalesced(
+    calls: list[exp.Anonymous], scope: Scope, conditions: list[exp.Expr | None], where: exp.Expr | None
+) -> tuple[Node, Scope]:
+    """Return the sources as one that has a row where any of them has one, filtered by all conditions but those on equal keys."""
+    node, scope = with_coalesce(calls, scope)
+    clauses = [("ON", condition) for condition in conditions] + [("WHERE", where)]
+    predicates = [Binder(scope, clause).predicate(one) for clause, one in clauses if one is not None]
+    rest = [one for predicate in predicates for one in conjuncts(predicate) if not is_trivial(one)]
+    return _where(node, rest), scope
+
+
+def _refuse_full(joins: list[exp.Join]) -> None:
+    for join in joins:
+        if join.args.get("side"):
+            raise wrong(
+                "a full join has rows where only one side has values, so its columns are chosen by coalesce: select symbol, "
+                "coalesce(A.price, B.price) as price from A full join B on (A.symbol = B.symbol)",
+                join,
+            )
 
 
 def _source(source: SourceClause, context: Context, subquery: Subquery, place: int) -> Bound:

@@ -7,6 +7,7 @@ from pulse.core.schema import StreamSchema
 from pulse.core.time import format_duration
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
+from pulse.operators.relational.coalesce import Coalesce
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.intersect import Intersect
 from pulse.operators.relational.join import Join
@@ -83,6 +84,8 @@ def _node(node: Node) -> str:
             return f"join{equal}" + ("" if node.condition == TRUE else f" on {node.condition}")
         case Union():
             return "union"
+        case Coalesce():
+            return "coalesce"
         case Intersect():
             return "intersect"
         case Across():

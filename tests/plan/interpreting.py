@@ -26,6 +26,7 @@ from pulse.core.expression import (
 )
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
+from pulse.operators.relational.coalesce import Coalesce
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.intersect import Intersect
 from pulse.operators.relational.join import Join
@@ -120,6 +121,8 @@ def interpret(node: Node, stored: Stored, given: Mapping[Node, Relation] | None 
             return _join(node, interpret(node.left, stored, given), interpret(node.right, stored, given))
         case Union():
             return _union(node, [interpret(one, stored, given) for one in node.members])
+        case Coalesce():
+            return _coalesce(interpret(node.first, stored, given), interpret(node.second, stored, given))
         case Intersect():
             return _intersect(interpret(node.left, stored, given), interpret(node.right, stored, given))
         case Window():
@@ -205,6 +208,10 @@ def _union(node: Union, below: list[Relation]) -> Relation:
                 renamed = {a: row[b] for a, b in zip(columns.names, own.names, strict=True)}
                 out.setdefault(key, {})[t] = renamed | {columns.time: t}
     return out
+
+
+def _coalesce(first: Relation, second: Relation) -> Relation:
+    return {key: {**second.get(key, {}), **first.get(key, {})} for key in {**first, **second}}
 
 
 def _intersect(left: Relation, right: Relation) -> Relation:

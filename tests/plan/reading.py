@@ -29,6 +29,7 @@ from pulse.core.expression import (
 from pulse.core.time import parse_duration
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
+from pulse.operators.relational.coalesce import Coalesce
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.intersect import Intersect
 from pulse.operators.relational.join import Join
@@ -144,6 +145,8 @@ def _node(line: str, inputs: list[Node]) -> Node:
             return _join(rest, inputs)
         case "Union":
             return Union(tuple(inputs))
+        case "Coalesce":
+            return Coalesce(*inputs)
         case "Intersect":
             return Intersect(*inputs)
         case "Mirror":

@@ -23,6 +23,7 @@ from pulse.core.expression import (
 from pulse.core.schema import Role
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
+from pulse.operators.relational.coalesce import Coalesce
 from pulse.operators.relational.filter import Filter
 from pulse.operators.relational.intersect import Intersect
 from pulse.operators.relational.join import Join
@@ -129,7 +130,7 @@ def plans(draw, depth: int = 3, alias: str = "a") -> Node:
     if depth == 0:
         stream = draw(st.sampled_from(streams))
         return Scan(stream, alias, STREAMS[stream])
-    once = ["range", "project", "names", "window", "across", "union", "intersect"]
+    once = ["range", "project", "names", "window", "across", "union", "intersect", "coalesce"]
     kind = draw(st.sampled_from(["filter", "filter", "join", "join", *once]))
     below = draw(plans(depth - 1, alias + "a"))
     columns = below.columns
@@ -158,6 +159,8 @@ def plans(draw, depth: int = 3, alias: str = "a") -> Node:
             return Join(below, other, tuple(equal), draw(predicates(joined)))
         case "union":
             return Union((Filter(below, draw(predicates(below, 1))), below))
+        case "coalesce":
+            return Coalesce(Filter(below, draw(predicates(below, 1))), below)
         case "intersect":
             return Intersect(below, Filter(below, draw(predicates(below, 1))))
     if not columns.modelled:

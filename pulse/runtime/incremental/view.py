@@ -205,7 +205,7 @@ class IncrementalView(View):
             whole = self._arc(node, possible, margin, False)
             self._arcs[key] = GridSample(node, self, possible, (whole,), more)
             return self._arcs[key]
-        below = possible or (node.takes_possible and is_selective(node.inputs[0]))
+        below = possible or (node.takes_possible and any(map(is_selective, node.inputs)))
         inputs = tuple(self._arc(one, below, margin, instants and node.samples_inputs) for one in node.inputs)
         at_instants = instants or node in self._at_closings
         make = node.incremental_at_instants if at_instants else node.incremental

@@ -68,6 +68,12 @@ QUERIES = {
     "labels of pairs": "select R.type, max(R.x - Q.x) as d from S as R join T as Q on (R.id <> Q.id) group by R.type",
     "union": "select id, avg(x) as a from (select 'a' as tag, id, x from S union all select 'b' as tag, id, x from T)"
     "[size 2 advance 1] as U group by tag, id",
+    "coalesce": "select id, coalesce(S.x, T.x) as x from S join T on (S.id = T.id)",
+    "coalesce in doubt": "select id, coalesce(A.x, T.y) as x, coalesce(A.y, 1) as y "
+    "from (select id, x, y from S where x > 2) as A join T on (A.id = T.id)",
+    "coalesce of windows": "select id, coalesce(A.a, B.a, 0) as a from (select id, avg(x) as a from S[size 2 advance 1]) as A "
+    "full join (select id, avg(x) as a from T[size 3 advance 1]) as B on (A.id = B.id) where coalesce(A.a, B.a, 0) > 1",
+    "window of coalesce": "select id, avg(coalesce(S.x, T.x)) as a from S[size 2 advance 1] join T on (S.id = T.id) group by id",
     "possible": "select id, x from S where x > 2 with possible",
 }
 

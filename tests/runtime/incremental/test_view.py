@@ -103,6 +103,13 @@ def test_patches_say_what_a_run_from_scratch_would(
     run(name, load, mode, points=nodes if everywhere else None)
 
 
+@pytest.mark.parametrize("name", ["union", "coalesce in doubt"])
+def test_a_key_appears_in_a_stream_whose_labels_are_all_unknown(name: str) -> None:
+    zero = (0.0, 0.0)
+    batch = {"S": [], "T": [(0, 0, 1, []), (1, 0, 1, [(1, 0, 1, zero, zero)])]}
+    run(name, Load({"S": [], "T": [(0, 0, 3, zero, zero)]}, [batch]), "upstream")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_row_between_two_changed_stretches_is_retracted_once(mode: str) -> None:
     """The short average changes apart from the long one; a row of their join lay in the content of both stretches."""
