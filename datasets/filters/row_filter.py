@@ -9,6 +9,7 @@ are kept. NaN counts as null, as it does in a fit::
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -62,6 +63,15 @@ class RowFilter:
         some = rows.select(names)
         return (some if kept.all() else some.filter(pa.array(kept))), int(np.count_nonzero(~kept))
 
+    def mentions(self, kind: str) -> bool:
+        """Check whether a node of this kind is part of the condition."""
+        return kind in _kinds(self.tree)
+
+    def conditions(self, chosen: Callable[[RowFilter], bool]) -> RowFilter | None:
+        """Return the conjunction of those chosen of the conditions that AND joins; None if none is."""
+        parts = [part for part in _conjuncts(self.tree) if chosen(RowFilter(self.text, part))]
+        return RowFilter(self.text, (AND, *parts)) if parts else None
+
     def with_columns(self, names: list[str]) -> list[str]:
         """Return the names, and those that the condition reads beside them."""
         return [*names, *(name for name in self.columns if name not in names)]
@@ -82,6 +92,15 @@ class RowFilter:
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(one) for one in value) if isinstance(value, (list, tuple)) else value
+
+
+def _conjuncts(tree: Tree) -> list[Tree]:
+    return [one for part in tree[1:] for one in _conjuncts(part)] if tree[0] == AND else [tree]
+
+
+def _kinds(tree: Tree) -> set[str]:
+    leaf = tree[0] == COLUMN or tree[0] in _LITERALS
+    return {tree[0]} if leaf else {tree[0]}.union(*map(_kinds, tree[1:]))
 
 
 def _columns(tree: Tree) -> list[str]:

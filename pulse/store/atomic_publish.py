@@ -91,7 +91,7 @@ def check_free(target: Path, *, replace: bool) -> None:
         return
     if not replace:
         raise ModelExistsError(
-            f"{target}: exists already; choose another folder, or say --overwrite or --append"
+            f"{target}: exists already; choose another folder, or replace the model (--overwrite), or append to it (--append)"
         )
     if not (target.is_dir() and ((target / FILE).is_file() or not any(target.iterdir()))):
         raise ModelExistsError(

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.errors import SegmentError, SessionError, unknown_column
-from pulse.core.schema import BOOKKEEPING, StreamSchema, Truth
+from pulse.core.schema import BOOKKEEPING, StreamSchema, Truth, certificates
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import to_microseconds
 from pulse.runtime.io.arrow_input import as_table, is_paths, is_spark
 from pulse.runtime.results.saving import write_frame
 from pulse.store.derived import Part, store_derived, write_part
+from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from pulse.store.parquet_io import files_as_dataset, readable
 
@@ -96,7 +97,7 @@ def schema_of_columns(columns: pa.Schema) -> StreamSchema:
     ]
     own = {
         *modelled,
-        *(f"{name}_{what}" for name in modelled for what in ("err", "drift")),
+        *(column for name in modelled for column in certificates(name)),
         "ref",
         "lo",
         "hi",
@@ -144,10 +145,20 @@ def _read(data: Any) -> pa.Table:
     given = [data] if not isinstance(data, (list, tuple)) else data
     files: list[Path] = []
     for one in map(Path, given):
-        files += sorted(one.glob("*.parquet")) if one.is_dir() else [one]
+        if (one / FILE).is_file():
+            raise SessionError(
+                f"segments: {one} is a stored model already; query it as it is, or give Model(…).read()"
+            )
+        inside = one.glob("*.parquet") if one.is_dir() else [one]
+        files += sorted(path for path in inside if not path.name.startswith("_"))
     if not files:
         raise SessionError(
             f"segments: {', '.join(map(str, given))}: expected Parquet files of segments, found none"
+        )
+    missing = [str(one) for one in files if not one.is_file()]
+    if missing:
+        raise SessionError(
+            f"segments: {', '.join(missing)}: there is no such file; give Parquet files of segments"
         )
     with readable(files[0]):
         return files_as_dataset(files).to_table()

@@ -16,6 +16,7 @@ from pulse.datasets.revision_readers import read_revisions
 from pulse.datasets.taq.corrections import Corrections
 from pulse.operators.data.flow_columns import recorded_schema, with_flows
 from pulse.runtime.io.arrow_input import as_table, is_paths, is_spark
+from pulse.runtime.revise.filtered import as_filtered
 from pulse.runtime.revise.taq_matching import for_model
 from pulse.store.model import Model
 from pulse.store.tuples.source_files import formats_of
@@ -43,11 +44,14 @@ def revisions_from(
             f"revise: {model.path} has accents and flows ({', '.join(model.schema.flow_names)}), whose totals are of tuples in "
             "converted units; fit the corrected data anew"
         )
-    if isinstance(given, Revisions) or not model.schema.flows:
-        return _read(given, model, schema, reader=reader, known=known, time_unit=time_unit)
     read = _read(given, model, schema, reader=reader, known=known, time_unit=time_unit)
-    table = with_flows(read.revisions.table, model.schema)
-    return RevisionInput(Revisions.of(table, model.schema), read.aside)
+    revisions, outside = as_filtered(model, read.revisions)
+    aside = read.aside
+    if outside is not None:
+        aside = outside if aside is None else pa.concat_tables([aside, outside], promote_options="default")
+    if model.schema.flows and not isinstance(given, Revisions):
+        revisions = Revisions.of(with_flows(revisions.table, model.schema), model.schema)
+    return RevisionInput(revisions, aside)
 
 
 def _read(

@@ -121,6 +121,19 @@ def test_a_row_that_is_no_segment_is_named(changes: dict[str, Any], message: str
     assert not (tmp_path / "m").exists()
 
 
+def test_the_segments_of_a_stored_model_are_inputs_and_its_folder_is_refused(tmp_path: Path) -> None:
+    model = local().segments(rows(), out=tmp_path / "m")
+    table = pa.Table.from_batches([model.read().to_arrow()])
+    assert "x_err2" in table.column_names  # a certificate, not an attribute
+    assert local().segments(table).schema == SCHEMA
+    with pytest.raises(SessionError, match="m is a stored model already; query it as it is"):
+        local().segments(tmp_path / "m")
+    with pytest.raises(
+        SessionError, match=r"none\.parquet: there is no such file; give Parquet files of segments"
+    ):
+        local().segments(tmp_path / "none.parquet")
+
+
 def test_columns_that_are_missing_are_named() -> None:
     with pytest.raises(PulseError, match="'hi'"):
         local().segments(rows().drop_columns(["hi"]))
