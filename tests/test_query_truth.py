@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -217,6 +218,57 @@ def test_windows(seed: int) -> None:
         )
         truth = truth.astype({"k": np.int64, "t": np.int64})
         good(assess_tuples(one.ask(text).tuples(), truth, keys=["k"], value="v"))
+
+
+def both_ends(track: Track, function: str, size: int, advance: int, end: int) -> tuple[Any, Any]:
+    t, found = windows.window_instants(track, "x", size, advance, function)
+    return t, found[:, end]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_instants_of_extrema(seed: int) -> None:
+    """The first and the last instant at which the truth reaches its extremum are both within the bound."""
+    one = case(seed + 9000)
+    for function in ("min_at", "max_at"):
+        size, advance = window_of(one)
+        answer = one.ask(
+            f"select k, {function}(x) as v from S[size {size / SECOND} advance {advance / SECOND}] group by k"
+        ).tuples()
+        for end in (0, 1):
+            parts = ((k, *both_ends(track, function, size, advance, end)) for k, track in one.tracks.items())
+            truth = windows.table(parts, "k").astype({"k": np.int64, "t": np.int64})
+            good(assess_tuples(answer, truth, keys=["k"], value="v"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_instants_of_extrema_as_segments(seed: int) -> None:
+    one = case(seed + 9500)
+    for function in ("min_at", "max_at"):
+        size, advance = window_of(one)
+        text = (
+            f"select k, {function}(x) as v from S[size {size / SECOND} advance {advance / SECOND}] group by k"
+        )
+        answer = as_frame(one.ask(text).segments())
+
+        def truth_at(
+            key: Any, t: Any, size: int = size, function: str = function, end: int = 0
+        ) -> tuple[Any, Any]:
+            track = one.tracks[key]
+            begins, ends = track.runs
+            inside = ((t[:, None] - size >= begins) & (t[:, None] <= ends)).any(axis=1)
+            value = np.zeros(len(t), dtype=Long)
+            over = windows.instants_over(track, "x", (t - size)[inside], t[inside], function)
+            value[inside] = over[:, end]
+            return value, inside
+
+        for end in (0, 1):
+            bad, _ = values_outside(answer, ["k"], "v", partial(truth_at, end=end), rounding=1e-9)
+            assert bad == 0
+        ranges = {
+            k: (b + Long(size), e.astype(Long)) for k, track in one.tracks.items() for b, e in [track.runs]
+        }
+        full = Ranges.gather({k: (b[e > b], e[e > b]) for k, (b, e) in ranges.items()})
+        good(assess_ranges(answer, full, keys=["k"], defined=full))
 
 
 def test_the_least_of_a_window_counts_slivers() -> None:

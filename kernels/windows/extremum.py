@@ -46,16 +46,20 @@ Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _TABLE = types.Tuple((IN_INT1, IN1, IN1, IN2))
-_PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT2, OUT_INT1))
+_PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT2, OUT_INT1, OUT1))
 _CLEAR = (
     16 * 2.220446049250313e-16
 )  # relative to a line's magnitude: far more than the rounding of its value and a step's
 
 
+TAIL, STEP, HEAD = range(3)
+
+
 class SlidingPieces(NamedTuple):
     """A table of the pieces of M in the closing time; ``source`` is the input piece that has the extremum.
 
-    Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``.
+    Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``. By ``kind`` the extremum is reached as the window opens (``TAIL``),
+    as it closes (``HEAD``), or at the offset ``at`` of the source (``STEP``).
     """
 
     offsets: Integers
@@ -64,6 +68,8 @@ class SlidingPieces(NamedTuple):
     hi: Array
     c: Array
     source: Integers
+    kind: Integers
+    at: Array
 
 
 @device
@@ -137,14 +143,15 @@ def _room(offsets, k):
 
 
 @device
-def _put(parts, m, origin, begin, end):
-    """Write time range and origin of part ``m``, from instant ``begin`` to ``end``, unless it is a sliver."""
+def _put(parts, m, origin, at, begin, end):
+    """Write time range, origin and instant in it of part ``m``, from instant ``begin`` to ``end``, unless it is a sliver."""
     begin_ref, start = begin
     end_ref, stop = end
     if not later(begin_ref, start, end_ref, stop):
         return False
-    ref, lo, hi, _, source = parts
-    ref[m], lo[m], hi[m], source[m] = begin_ref, start, seconds_between(begin_ref, end_ref) + stop, origin
+    ref, lo, hi, _, source, ats = parts
+    ref[m], lo[m], hi[m] = begin_ref, start, seconds_between(begin_ref, end_ref) + stop
+    source[m], ats[m] = origin, at
     return True
 
 
@@ -171,7 +178,7 @@ def _best_of_line(table, p, upper):
 @device
 def _first_ending_after(parts, s, last, instant):
     """Return the first of the parts ``s … last - 1`` that ends after an instant."""
-    ref, _, hi, _, _ = parts
+    ref, _, hi, _, _, _ = parts
     while s < last and not later(instant[0], instant[1], ref[s], hi[s]):
         s += 1
     return s
@@ -180,7 +187,7 @@ def _first_ending_after(parts, s, last, instant):
 @device
 def _is_hidden(parts, s, last, begin, end, best, upper):
     """Test whether the steps from part ``s`` on cover ``begin`` to ``end`` and are better than ``best`` throughout."""
-    ref, lo, hi, rows, _ = parts
+    ref, lo, hi, rows, _, _ = parts
     value, margin = best
     if s == last or later(begin[0], begin[1], ref[s], lo[s]):
         return False
@@ -216,7 +223,7 @@ def _put_ends(table, begin, end, size, upper, parts, counts, steps):
         start, until = (ref[p] + size, lo[p]), _earlier_of((ref[p] + size, hi[p]), closes)
         behind = _first_ending_after(parts, behind, last, start)
         hidden = is_line and _is_hidden(parts, behind, last, start, until, best, upper)
-        if not hidden and _put(parts, counts[0], p, start, until):
+        if not hidden and _put(parts, counts[0], p, 0.0, start, until):
             rows[counts[0], :] = c[p, :]
             counts[0] += 1
         # A head keeps its own reference, so that its coefficients are unchanged.
@@ -225,7 +232,7 @@ def _put_ends(table, begin, end, size, upper, parts, counts, steps):
             start = (ref[p], seconds_between(ref[p], opens[0]) + opens[1])
         ahead = _first_ending_after(parts, ahead, last, start)
         hidden = is_line and _is_hidden(parts, ahead, last, start, until, best, upper)
-        if not hidden and _put(parts, counts[2], p, start, until):
+        if not hidden and _put(parts, counts[2], p, 0.0, start, until):
             rows[counts[2], :] = c[p, :]
             counts[2] += 1
 
@@ -252,7 +259,7 @@ def _put_steps(table, domain, found, n, size, upper, queue, parts, m):
             if gap(leaves[0], leaves[1], now[0], now[1]) < 0.0:
                 front = f
                 break
-            if _put(parts, m, source[f], _later_of(since, opens), _earlier_of(leaves, closes)):
+            if _put(parts, m, source[f], at[f], _later_of(since, opens), _earlier_of(leaves, closes)):
                 rows[m, :] = 0.0
                 rows[m, 0] = value[f]
                 m += 1
@@ -261,7 +268,7 @@ def _put_steps(table, domain, found, n, size, upper, queue, parts, m):
         while i < n and last > first and _better(value[i], value[queue[last - 1]], upper):
             last -= 1
         if i == n or last == first:
-            if front >= 0 and _put(parts, m, source[front], _later_of(since, opens), now):
+            if front >= 0 and _put(parts, m, source[front], at[front], _later_of(since, opens), now):
                 rows[m, :] = 0.0
                 rows[m, 0] = value[front]
                 m += 1
@@ -329,10 +336,11 @@ def sliding_extremum(
         np.empty(room),
         np.empty((room, k)),
         np.empty(room, np.int64),
+        np.empty(room),
     )
     spans = np.empty((3 * (len(offsets) - 1), 2), np.int64)
     _split(table, offsets, size, upper, parts, spans)
-    part_ref, part_lo, part_hi, part_c, origin = parts
+    part_ref, part_lo, part_hi, part_c, origin, instants = parts
     counts = spans[:, 1] - spans[:, 0]
     ends = np.cumsum(counts)
     used = np.repeat(spans[:, 0] - (ends - counts), counts) + np.arange(counts.sum())
@@ -340,7 +348,9 @@ def sliding_extremum(
     spans = np.stack((ends - counts, ends), axis=1)
     found = merge_runs((part_ref, part_c), runs, spans, np.arange(0, len(spans) + 1, 3), upper)
     at = found.source
-    return SlidingPieces(found.offsets, part_ref[at], found.lo, found.hi, part_c[at], origin[at])
+    kind = (at >= n).astype(np.int64) + (at >= room - n)  # tails come first, heads last
+    pieces = (part_ref[at], found.lo, found.hi, part_c[at], origin[at])
+    return SlidingPieces(found.offsets, *pieces, kind, instants[at])
 
 
 def _checked(

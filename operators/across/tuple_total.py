@@ -50,7 +50,7 @@ class PointTotal(AcrossKeys):
         tail = np.flatnonzero(begins)
         head = np.append(tail[1:], len(gathered))[: len(tail)]
         window = PointWindow(self.function, self.output, self.output, 1)
-        values, err, certainty = window.results(gathered, tail, head)
+        values, err, certainty = window.results(gathered, tail, head, instant[tail])
         sure = gathered.certainty == CERTAIN
         if self.function in ("min", "max"):
             err = self._between(gathered, values, tail, head)

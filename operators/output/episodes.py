@@ -34,9 +34,9 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.instants import first_microsecond, gaps, last_microsecond, nearest_microsecond, tolerances
 from pulse.kernels.polynomial.arithmetic import evaluate, integrate, taylor_shift
-from pulse.kernels.polynomial.extrema import bounds, critical_points
-from pulse.kernels.polynomial.signs import RELATIONS, sign_ranges
-from pulse.kernels.rounding import GROWN, TERM, TINY, UNIT, evaluation, magnitudes, shift_rounding
+from pulse.kernels.rounding import GROWN, TERM, TINY, UNIT, magnitudes, shift_rounding
+from pulse.kernels.windows.extremum_instants import Model, highest_of, reached
+from pulse.kernels.windows.window_spans import Spans
 from pulse.operators.data.relation import Relation
 
 STATISTICS = ("start", "end", "min", "max", "mean")
@@ -212,62 +212,20 @@ def _minimum(
     shown: Relation, runs: Runs, c: FloatArray, err: FloatArray
 ) -> tuple[FloatArray, FloatArray, tuple[pa.Array, pa.Array, pa.Array]]:
     """Return the minimum of each run with its bound, when the model reaches it, and between which instants the truth does."""
-    lo, hi, k = shown.lo, shown.hi, c.shape[1]
-    low, _, _ = bounds(c, lo, hi)
-    # A critical point is found to the rounding of the derivative, at most k times that of the value.
-    slack = err + k * evaluation(c, lo, hi) if k > 2 else err
-    least = runs.reduced(np.minimum, low)
-    bound = _distance(least, runs.reduced(np.minimum, low - slack))
-    highest = runs.reduced(np.minimum, low + slack)[runs.of_row]
-    rows = np.flatnonzero(low - slack <= highest)
-    # One rounding of the level, and that of evaluating the model and deciding its sign.
-    level = highest[rows] + slack[rows]
-    level += 4 * UNIT * np.abs(level) + 2 * TERM * (k + 1) * magnitudes(c[rows], lo[rows], hi[rows])
-    begin, end = _below(c[rows], level, lo[rows], hi[rows])
-    run = runs.of_row[rows]
-    fresh = np.append(True, run[1:] != run[:-1])[: len(run)]
-    ahead, behind = (
-        np.flatnonzero(fresh),
-        np.append(np.flatnonzero(fresh)[1:] - 1, len(run) - 1)[: fresh.sum()],
-    )
-    reached = np.flatnonzero(low == least[runs.of_row])
-    reached = reached[np.unique(runs.of_row[reached], return_index=True)[1]]
-    at = _argument(c[reached], lo[reached], hi[reached])
+    model = Model(shown.lo, shown.hi, c, err)
+    least = runs.reduced(np.minimum, model.low)
+    bound = _distance(least, runs.reduced(np.minimum, model.low - model.slack))
+    spans = Spans(runs.first, runs.last + 1, shown.lo[runs.first], shown.hi[runs.last])
+    found = reached(model, spans, highest_of(model, spans))
     return (
         least,
         bound,
         (
-            _timestamps(nearest_microsecond(shown.ref[reached], at)),
-            _timestamps(last_microsecond(shown.ref[rows[ahead]], begin[ahead])),
-            _timestamps(first_microsecond(shown.ref[rows[behind]], end[behind])),
+            _timestamps(nearest_microsecond(shown.ref[found.row], found.at)),
+            _timestamps(last_microsecond(shown.ref[found.first], found.begin)),
+            _timestamps(first_microsecond(shown.ref[found.last], found.end)),
         ),
     )
-
-
-def _below(c: FloatArray, level: FloatArray, lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the first and last instant of each row at which the model is at most a level, which it reaches: else its ends."""
-    lowered = c.copy()
-    lowered[:, 0] -= level
-    sets, _ = sign_ranges(lowered, lo, hi, RELATIONS["<="])
-    some = np.diff(sets.offsets) > 0
-    begin, end = lo.copy(), hi.copy()
-    begin[some], end[some] = (
-        sets.bounds[sets.offsets[:-1][some], 0],
-        sets.bounds[sets.offsets[1:][some] - 1, 1],
-    )
-    return begin, end
-
-
-def _argument(c: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
-    """Return the first instant at which each polynomial is least on its range."""
-    inner = critical_points(c, lo, hi)
-    row = np.concatenate(
-        (np.arange(len(c)), np.repeat(np.arange(len(c)), np.diff(inner.offsets)), np.arange(len(c)))
-    )
-    at = np.concatenate((lo, inner.roots, hi))
-    order = np.lexsort((at, evaluate(c[row], at), row))
-    found: FloatArray = at[order][np.searchsorted(row[order], np.arange(len(c)))]
-    return found
 
 
 def _distance(value: FloatArray, farthest: FloatArray) -> FloatArray:

@@ -22,6 +22,9 @@ from pulse.operators.patch.base import Patch
 
 Rows = TypeVar("Rows", Relation, Samples)
 
+INSTANTS = ("min_at", "max_at")
+"""The functions whose value is an instant."""
+
 
 @dataclass(frozen=True)
 class WindowFunction:
@@ -62,6 +65,11 @@ class WindowFunction:
 
     uses_squares: ClassVar[bool] = False
     """Whether bounds use the certified squared errors of the input."""
+
+    @property
+    def gives_instants(self) -> bool:
+        """Return whether a result is an instant, given as the seconds from the closing time to it."""
+        return self.function in INSTANTS
 
     @property
     def is_mean(self) -> bool:

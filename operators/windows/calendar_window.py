@@ -28,6 +28,7 @@ from pulse.core.columns import Columns
 from pulse.kernels.polynomial.arithmetic import evaluate, integrate
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, UNIT, evaluation, magnitudes
+from pulse.kernels.windows.window_spans import Spans as RowSpans
 from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.evaluation import PlanEvaluation
@@ -36,7 +37,8 @@ from pulse.operators.incremental.delta import BeforeAfter
 from pulse.operators.inversion.fit import UNKNOWN, Fit
 from pulse.operators.node import Node, plan_node
 from pulse.operators.reach import Reach
-from pulse.operators.windows.base import WindowFunction, present
+from pulse.operators.windows.base import INSTANTS, WindowFunction, present
+from pulse.operators.windows.extremum_instant import instants_in, model_of
 from pulse.operators.windows.flow import FlowOfPeriods
 from pulse.operators.windows.flow_ratio import RatioOfPeriods
 from pulse.operators.windows.functions import OVER_TUPLES
@@ -45,7 +47,7 @@ from pulse.operators.windows.period_spans import Spans, spans_by
 from pulse.operators.windows.tuple_window import PointWindow
 from pulse.operators.windows.window import Window
 
-OVER_PERIODS = ("min", "max", "sum", "avg", "first", "last")
+OVER_PERIODS = ("min", "max", "sum", "avg", "first", "last", *INSTANTS)
 """The functions of a period; over tuples also count."""
 
 
@@ -86,12 +88,17 @@ class PeriodAggregate(WindowFunction):
     def _of_tuples(self, rows: Relation, spans: Spans) -> tuple[FloatArray, FloatArray, CertaintyArray]:
         operator = OVER_TUPLES[self.function](self.function, self.argument, self.output, self.size)
         assert isinstance(operator, PointWindow)
-        return operator.results(rows, spans.row[spans.start], spans.row[spans.last] + 1)
+        return operator.results(rows, spans.row[spans.start], spans.row[spans.last] + 1, spans.close)
 
     def _of_ranges(self, rows: Relation, spans: Spans) -> tuple[FloatArray, FloatArray, CertaintyArray]:
         certain = rows.certainty[spans.row]
         if not len(certain):
             return np.zeros(0), np.zeros(0), certain
+        if self.gives_instants:
+            cut = rows.take(spans.row, lo=spans.lo, hi=spans.hi)
+            whole = RowSpans(spans.start, spans.last + 1, spans.lo[spans.start], spans.hi[spans.last])
+            values, err = instants_in(model_of(cut, self.argument, self.function), cut, whole, spans.close)
+            return values, err, np.maximum.reduceat(certain, spans.start)
         if certain.min() == CERTAIN:
             return *self._values(rows, spans), np.full(len(spans.start), CERTAIN, np.uint8)
         # Use the rows on the model; in a period without any, the possible ones.
@@ -183,15 +190,17 @@ class PeriodAggregate(WindowFunction):
     # -- inversion ------------------------------------------------------------------------------------------
 
     def gain(self, relation: Relation) -> float:
+        if self.gives_instants:
+            return np.inf
         return self.size / 1e6 if self.function == "sum" else 1.0
 
     def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
-        return UNKNOWN if self.function in ("sum", "count") else Fit(fit.error)
+        return UNKNOWN if self.function in ("sum", "count", *INSTANTS) else Fit(fit.error)
 
     # -- accents --------------------------------------------------------------------------------------------
 
     def derived_output(self) -> DerivedOutput:
-        if self.function == "count":
+        if self.function in ("count", *INSTANTS):
             return DerivedOutput.unaltered(self.output, self.argument)
         if self.function == "sum":
             return DerivedOutput.summed(self.output, self.argument)

@@ -63,7 +63,8 @@ class Extremum(WindowFunction):
         err, c = relation.err[self.argument], relation.models[self.argument]
         if c.shape[1] > 1:  # the results move to other references and are evaluated there
             err = err + 4.0 * evaluation(c, relation.lo, relation.hi)
-        made = _cut_at_changes(made, relation, self.size)
+        rows, lo, hi = cut_at_changes(made, relation, self.size)
+        made = made.take(rows, lo=lo, hi=hi)
         # The windows of a piece cover the time from `size` before its start to its end.
         first, last, widest = touched(
             (relation.ref, relation.lo, relation.hi, relation.offsets),
@@ -97,10 +98,11 @@ class Extremum(WindowFunction):
         return (f"{result}, the sliding extremum of the {envelope} envelope of its segments",)
 
 
-def _cut_at_changes(made: Relation, relation: Relation, size: int) -> Relation:
+def cut_at_changes(made: Relation, relation: Relation, size: int) -> tuple[IntArray, FloatArray, FloatArray]:
     """Cut results where their windows start or stop touching rows of another certainty or rows without a bound.
 
-    Windows start touching a row when they close at its start, and stop when they close ``size`` after its end.
+    Windows start touching a row when they close at its start, and stop when they close ``size`` after its end. Returns the row
+    and the range of each part.
     """
     doubt = relation.certainty.astype(np.int64)
     for err in relation.err.values():
@@ -108,13 +110,15 @@ def _cut_at_changes(made: Relation, relation: Relation, size: int) -> Relation:
     group = relation.group
     change = np.flatnonzero((doubt[1:] != doubt[:-1]) & (group[1:] == group[:-1]))
     if not len(change) or not len(made):
-        return made
+        return np.arange(len(made)), made.lo, made.hi
     ref = np.concatenate((relation.ref[change + 1], relation.ref[change] + size))
     offset = np.concatenate((relation.lo[change + 1], relation.hi[change]))
     return _cut(made, np.tile(group[change], 2), ref, offset)
 
 
-def _cut(made: Relation, group: IntArray, ref: IntArray, offset: FloatArray) -> Relation:
+def _cut(
+    made: Relation, group: IntArray, ref: IntArray, offset: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
     """Cut the rows of groups at instants ``(ref, offset)``; an instant outside all rows, or at the end of one, has no effect."""
     start = int(made.ref.min())  # only to find the row: the test below subtracts references exactly
     starts, at = (made.ref - start) / 1e6 + made.lo, (ref - start) / 1e6 + offset
@@ -139,4 +143,4 @@ def _cut(made: Relation, group: IntArray, ref: IntArray, offset: FloatArray) -> 
     second = np.flatnonzero(np.concatenate(([False], rows[1:] == rows[:-1])))
     lo[second] = cut
     hi[second - 1] = cut
-    return made.take(rows, lo=lo, hi=hi)
+    return rows, lo, hi

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pulse.operators.windows.association import Association
-from pulse.operators.windows.base import WindowFunction
+from pulse.operators.windows.base import INSTANTS, WindowFunction
 from pulse.operators.windows.deviation import Deviation
 from pulse.operators.windows.ends import End, TupleEnd
 from pulse.operators.windows.extremum import Extremum
+from pulse.operators.windows.extremum_instant import ExtremumInstant, TupleExtremumInstant
 from pulse.operators.windows.flow import FlowSum
 from pulse.operators.windows.flow_ratio import RATIO, FlowRatio
 from pulse.operators.windows.integral import Integral
@@ -19,6 +20,7 @@ OVER_RANGES: dict[str, type[WindowFunction]] = {
     "avg": Integral,
     "first": End,
     "last": End,
+    **dict.fromkeys(INSTANTS, ExtremumInstant),
     **dict.fromkeys(Deviation.known, Deviation),
     **dict.fromkeys(Association.known, Association),
 }
@@ -26,10 +28,14 @@ OVER_RANGES: dict[str, type[WindowFunction]] = {
 OVER_TUPLES: dict[str, type[WindowFunction]] = {
     **dict.fromkeys(("min", "max", "sum", "avg", "count"), PointWindow),
     **dict.fromkeys(("first", "last"), TupleEnd),
+    **dict.fromkeys(INSTANTS, TupleExtremumInstant),
 }
 
 OVER_FLOWS: dict[str, type[WindowFunction]] = {"sum": FlowSum, RATIO: FlowRatio}
 """Functions of running totals; a ratio is written as the quotient of two sums."""
+
+OF_ENVELOPES: dict[str, str] = {"min_at": "min", "max_at": "max"}
+"""Functions of a group of keys that are those of its envelope: what is aggregated across the keys before the window is."""
 
 OF_CONDITIONS: dict[str, str] = {"duration": "sum"}
 """Functions of a condition, each as a function of the value that is 1 where the condition holds and 0 where it does not.

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.arrays import IntArray
 from pulse.core.calendar import Periods, Since
 from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.core.columns import Columns
 from pulse.core.instants import split
 from pulse.kernels.polynomial.arithmetic import evaluate
-from pulse.kernels.polynomial.extrema import bounds, critical_points
-from pulse.kernels.polynomial.roots import real_roots
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, UNIT, evaluation
+from pulse.kernels.windows.monotone_parts import best_before, monotone_parts, where_reached
 from pulse.kernels.windows.tuple_window import MAX, aggregate_spans
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
@@ -36,6 +36,7 @@ from pulse.operators.expressions.compile import NoProgramError, Program, Program
 from pulse.operators.node import Node, plan_node
 from pulse.operators.windows.base import WindowFunction, present
 from pulse.operators.windows.calendar_window import CalendarWindow, PeriodAggregate
+from pulse.operators.windows.extremum_instant import running_instants
 from pulse.operators.windows.functions import OVER_TUPLES
 from pulse.operators.windows.period_spans import spans_by
 from pulse.operators.windows.running_flow import RunningFlow, RunningRatio
@@ -62,6 +63,8 @@ class RunningAggregate(PeriodAggregate):
         first = spans.first_of_row
         if self.function in ("min", "max"):
             made = self._envelope(cut, first)
+        elif self.gives_instants:
+            made = running_instants(cut, self.function, self.argument, first)
         elif self.function == "last":
             c = cut.models[self.argument]
             made = Running(np.arange(len(cut)), cut.ref, cut.lo, cut.hi, c, cut.err[self.argument])
@@ -90,7 +93,7 @@ class RunningAggregate(PeriodAggregate):
         last = np.ones(len(row), bool)
         last[:-1] = (at[1:] != at[:-1]) | (first[1:] != first[:-1])
         row, group, at, first = row[last], group[last], at[last], first[last]
-        values, err, certainty = operator.results(rows, first, row + 1)
+        values, err, certainty = operator.results(rows, first, row + 1, at)
         offsets = np.searchsorted(group, np.arange(rows.groups + 1)).astype(np.int64)
         lineage = None if rows.lineage is None else rows.lineage.spans(first, row)
         zero = np.zeros(len(row))
@@ -125,18 +128,18 @@ class RunningAggregate(PeriodAggregate):
         sign = 1.0 if self.function == "max" else -1.0
         c = sign * cut.models[self.argument]
         e = cut.err[self.argument] + evaluation(c, cut.lo, cut.hi)
-        row, lo, hi = _monotone(c, cut.lo, cut.hi)
+        row, lo, hi = monotone_parts(c, cut.lo, cut.hi)
         c, e, certainty = c[row], e[row], cut.certainty[row]
         begin, end = evaluate(c, lo), evaluate(c, hi)
         top, sure = np.maximum(begin, end), certainty == CERTAIN
         start = np.searchsorted(row, first[row])
-        best = _before(np.where(certainty >= LIKELY, top, -np.inf), start)
-        most = _before(top + e, start)
-        least = _before(np.where(sure, top - e, -np.inf), start)
+        best = best_before(np.where(certainty >= LIKELY, top, -np.inf), start)
+        most = best_before(top + e, start)
+        least = best_before(np.where(sure, top - e, -np.inf), start)
         floor = np.maximum(best, begin)  # the envelope as the stretch begins
         rises = end > floor
         # Where x crosses the best so far it takes over; before, and where it falls, the best so far stays.
-        cross = np.where(rises & (begin < best), _reached(c, lo, hi, best, rises & (begin < best)), lo)
+        cross = np.where(rises & (begin < best), where_reached(c, lo, hi, best, rises & (begin < best)), lo)
         above = np.maximum(most, np.minimum(top, floor) + e) - floor
         below = floor - np.maximum(least, np.where(sure, begin, np.minimum(begin, end)) - e)
         level = np.maximum(above, below) * GROWN + 2.0 * UNIT * np.abs(floor) * (np.maximum(above, below) > 0)
@@ -162,7 +165,9 @@ class RunningAggregate(PeriodAggregate):
     # -- inversion ------------------------------------------------------------------------------------------
 
     def gain(self, relation: Relation) -> float:
-        if self.function != "sum" or not len(relation):
+        if self.function != "sum":
+            return super().gain(relation)
+        if not len(relation):
             return 1.0
         whole = (relation.ref / 1e6 + relation.hi).max() - (relation.ref / 1e6 + relation.lo).min()
         return float(min(self.size / 1e6, max(whole, 1.0)))
@@ -174,47 +179,6 @@ class RunningAggregate(PeriodAggregate):
         return (
             f"{self.function}: {self.output}(t) = {self.function} of {self.argument} {Since(self.periods)} up to t",
         )
-
-
-def _monotone(c: FloatArray, lo: FloatArray, hi: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Cut rows where they turn; return the row, begin and end of each part."""
-    n = np.arange(len(c))
-    if c.shape[1] < 3 or not len(c):
-        return n, lo, hi
-    turns = critical_points(c, lo, hi)
-    row = np.repeat(n, np.diff(turns.offsets))
-    inside = (turns.roots > lo[row]) & (turns.roots < hi[row])
-    row, at = row[inside], turns.roots[inside]
-    rows, begins = np.concatenate((n, row)), np.concatenate((lo, at))
-    order = np.lexsort((begins, rows))
-    rows, begins = rows[order], begins[order]
-    ends = np.append(begins[1:], 0.0)
-    is_last = np.append(rows[1:] != rows[:-1], True)
-    return rows, begins, np.where(is_last, hi[rows], ends)
-
-
-def _before(values: FloatArray, first: IntArray) -> FloatArray:
-    """Return the largest of the values from ``first[i]`` up to before ``i``, negative infinity where there is none."""
-    n = np.arange(len(values))
-    some = np.flatnonzero(n > first)
-    made = np.full(len(values), -np.inf)
-    made[some] = aggregate_spans(values, first[some], n[some], MAX)
-    return made
-
-
-def _reached(
-    c: FloatArray, lo: FloatArray, hi: FloatArray, level: FloatArray, wanted: BoolArray
-) -> FloatArray:
-    """Return where the wanted rows, which increase, reach a level; the end where rounding hides it."""
-    rows = np.flatnonzero(wanted)
-    made = hi.copy()
-    if len(rows):
-        shifted = c[rows].copy()
-        shifted[:, 0] -= level[rows]
-        roots = real_roots(shifted, lo[rows], hi[rows])
-        some = np.flatnonzero(np.diff(roots.offsets))
-        made[rows[some]] = np.clip(roots.roots[roots.offsets[some]], lo[rows[some]], hi[rows[some]])
-    return made
 
 
 @plan_node

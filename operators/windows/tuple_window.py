@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.instants import split
 from pulse.kernels.polynomial.arithmetic import evaluate
@@ -46,21 +46,32 @@ class PointWindow(WindowFunction):
     may_stay: ClassVar[bool] = True
     costs: ClassVar[Costs] = Costs(Cost(2500.0, 0.1), Cost(3300.0, 0.23))
     patches: ClassVar[tuple[type[Patch], type[Patch]] | None] = (PatchPoints, PointClosings)
+    slope: ClassVar[float] = 0.0
+    """How a result changes with the closing time while a window has the same tuples, a second."""
+
     patched_where: ClassVar[str] = (
         "patched where tuples are replaced at their instants, and an extremum is not withdrawn, else replayed"
     )
 
     def segments(self, relation: Relation) -> Relation:
         spans = window_pieces(self._instants(relation), relation.offsets, self.size)
-        values, err, certainty = self.results(relation, spans.tail, spans.head)
+        values, err, certainty = self.results(relation, spans.tail, spans.head, spans.start)
         pieces = (spans.offsets, spans.start, np.zeros(len(values)), (spans.end - spans.start) / 1e6)
         lineage = None if relation.lineage is None else relation.lineage.spans(spans.tail, spans.head - 1)
-        made = self.pieces(relation, pieces, values[:, None], err, certainty, lineage)
-        return self.finite(made, values)
+        c = (
+            values[:, None]
+            if self.slope == 0.0
+            else np.stack((values, np.full(len(values), self.slope)), axis=1)
+        )
+        return self.finite(self.pieces(relation, pieces, c, err, certainty, lineage), values)
 
     def samples(self, relation: Relation, every: int) -> Samples:
         found = window_closings(self._instants(relation), relation.offsets, self.size, every)
-        values, err, certainty = self.results(relation, found.tail, found.head)
+        counts = np.diff(found.offsets)
+        closing = np.repeat(found.first - every * found.offsets[:-1], counts) + every * np.arange(
+            counts.sum()
+        )
+        values, err, certainty = self.results(relation, found.tail, found.head, closing)
         made = self.closings(relation, every, found[:3], values, err, certainty)
         return self.finite(made, values)
 
@@ -79,9 +90,9 @@ class PointWindow(WindowFunction):
         return split(relation.ref, relation.lo)[0]
 
     def results(
-        self, relation: Relation, tail: IntArray, head: IntArray
+        self, relation: Relation, tail: IntArray, head: IntArray, closing: IntArray
     ) -> tuple[FloatArray, FloatArray, CertaintyArray]:
-        """Return values, bounds and certainties of the rows ``tail[i]:head[i]``; ``tail`` and ``head`` never decrease."""
+        """Return values, bounds and certainties of the rows ``tail[i]:head[i]`` at closing times; spans never move back."""
         x = evaluate(relation.models[self.argument], relation.lo)
         e = relation.err[self.argument]
         sure, held = relation.certainty == CERTAIN, relation.certainty >= LIKELY
@@ -89,14 +100,12 @@ class PointWindow(WindowFunction):
             values, err = self.reduce(x, e, tail, head)
             return values, err, np.full(len(tail), CERTAIN, np.uint8)
         # Use the rows on the model; in a window without any, the possible ones.
-        some = aggregate_spans(held.astype(np.float64), tail, head, MAX) > 0.0
+        some, doubted, certainty = standing(relation.certainty, tail, head)
         values, err = self.reduce(x, e, tail, head)
         mine = np.flatnonzero(held)
         first, last = (np.searchsorted(mine, ends) for ends in (tail[some], head[some]))
         values[some], err[some] = self.reduce(x[mine], e[mine], first, last)
-        doubted = aggregate_spans((~sure).astype(np.float64), tail, head, MAX) > 0.0
         err = np.where(doubted, err + self._doubt(x, e, ~sure, tail, head), err)
-        certainty = np.where(some, np.where(doubted, LIKELY, CERTAIN), POSSIBLE).astype(np.uint8)
         return values, err, certainty
 
     def reduce(
@@ -156,6 +165,15 @@ class PointWindow(WindowFunction):
         if self.function == "sum":
             return DerivedOutput.summed(self.output, self.argument)
         return super().derived_output()
+
+
+def standing(
+    certainty: CertaintyArray, tail: IntArray, head: IntArray
+) -> tuple[BoolArray, BoolArray, CertaintyArray]:
+    """Return which spans of tuples have some on the model, which have some that take part only possibly, and their certainty."""
+    some = aggregate_spans((certainty >= LIKELY).astype(np.float64), tail, head, MAX) > 0.0
+    doubted = aggregate_spans((certainty < CERTAIN).astype(np.float64), tail, head, MAX) > 0.0
+    return some, doubted, np.where(some, np.where(doubted, LIKELY, CERTAIN), POSSIBLE).astype(np.uint8)
 
 
 def point_rounding(

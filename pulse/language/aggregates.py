@@ -27,8 +27,9 @@ from pulse.operators.node import Node
 from pulse.operators.relational.join import Join
 from pulse.operators.relational.key_by import KeyBy
 from pulse.operators.relational.project import Project
+from pulse.operators.windows.base import INSTANTS
 from pulse.operators.windows.calendar_window import OVER_PERIODS, CalendarWindow
-from pulse.operators.windows.functions import OF_CONDITIONS
+from pulse.operators.windows.functions import OF_CONDITIONS, OF_ENVELOPES
 from pulse.operators.windows.functions import OVER_RANGES as WINDOW_FUNCTIONS
 from pulse.operators.windows.functions import OVER_TUPLES as WINDOW_FUNCTIONS_OF_TUPLES
 from pulse.operators.windows.running_window import RunningWindow
@@ -74,6 +75,7 @@ def bind_aggregates(
         _check_count(call, scope, node)
         _check_over_tuples(call, node)
         _check_periods(call, window)
+        _check_instant(call, window)
     calls = _bound_calls(found, scope, node)
     base, names = _arguments(node, calls)
     if whole and window is None:
@@ -187,6 +189,11 @@ def _computed(call: exp.Anonymous) -> str:
     return OF_CONDITIONS.get(str(call.this), str(call.this))
 
 
+def _across(function: str) -> str:
+    """Return the function that aggregates across the keys of a group before a function of its window."""
+    return OF_ENVELOPES.get(function, function)
+
+
 def _check_arity(call: exp.Anonymous, takes: int) -> None:
     if len(call.expressions) != takes:
         wanted = "one argument" if takes == 1 else "two arguments"
@@ -238,10 +245,19 @@ def _check_periods(call: exp.Anonymous, window: WindowExtent | None) -> None:
         )
 
 
+def _check_instant(call: exp.Anonymous, window: WindowExtent | None) -> None:
+    """Check that an instant is looked for in a window."""
+    if window is None and call.this in INSTANTS:
+        raise wrong(
+            f"{call.this} needs a window in which to look for the instant: write [size 10 min advance 1 min] behind the stream",
+            call,
+        )
+
+
 def _check_across(calls: list[exp.Anonymous], scope: Scope, functions: Collection[str]) -> None:
     """Check that each function aggregates across keys at an instant."""
     for call in calls:
-        if _computed(call) not in functions:
+        if _across(_computed(call)) not in functions:
             public = ", ".join(one for one in functions if one != EACH)
             raise wrong(
                 f"{call.this} is of one key, over a window: group by all keys, or aggregate across them with {public}",
@@ -281,7 +297,7 @@ def _aggregated(
 ) -> Node:
     if across is not None:
         # The tuples of all keys are aggregated at once: results of windows over some of them cannot be merged.
-        function = EACH if window is not None and base.columns.points else call.function
+        function = EACH if window is not None and base.columns.points else _across(call.function)
         base, arguments = Across(base, function, arguments[0], call.output, across), [call.output]
     if isinstance(window, Periods):
         return CalendarWindow.of(base, call.function, arguments[0], call.output, window, *arguments[1:])

@@ -126,6 +126,27 @@ def ends_over(track: Track, name: str, start: Any, stop: Any, function: str) -> 
     return track.inside(name, np.searchsorted(track.begin, stop, side="left") - 1, stop)
 
 
+def window_instants(track: Track, name: str, size: int, advance: int, function: str) -> tuple[Any, Any]:
+    """Closing times, and the first and last instant at which each window reaches its extremum, in seconds from its closing."""
+    t = closing_times(track, size, advance)
+    return t, instants_over(track, name, t - size, t, function)
+
+
+def instants_over(track: Track, name: str, start: Any, stop: Any, function: str) -> Any:
+    """First and last instant (w, 2) of the least (``min_at``) or greatest value, in seconds from ``stop``, ends included."""
+    sign = 1 if function == "min_at" else -1
+    found = np.zeros((len(start), 2), dtype=Long)
+    for place, (a, b) in enumerate(zip(start, stop, strict=True)):
+        rows = np.arange(
+            np.searchsorted(track.begin, a, side="right") - 1, np.searchsorted(track.begin, b, side="left")
+        )
+        begin, end = np.maximum(track.begin[rows], a), np.minimum(track.end[rows], b)
+        value = sign * np.concatenate([track.inside(name, rows, one) for one in (begin, end)])
+        at = np.concatenate((begin, end))[value == value.min()]
+        found[place] = (at.min() - b) / Long(SECOND), (at.max() - b) / Long(SECOND)
+    return found
+
+
 def moments_over(tracks: Sequence[tuple[Track, str]], start: Any, stop: Any) -> tuple[Any, Any]:
     """Means (n, w) and covariances (n, n, w) of attributes over ``[start, stop)``, each within one run of every track.
 

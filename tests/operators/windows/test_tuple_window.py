@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ def at_closing(made: Relation, key: str, t: int) -> list[tuple[float, float, int
         for row in range(made.offsets[g], made.offsets[g + 1]):
             start, end = (made.ref[row] + round(x[row] * 1e6) for x in (made.lo, made.hi))
             if made.keys[0][g].as_py() == key and start <= t < end:
-                found.append((made.models["w"][row, 0], made.err["w"][row], int(made.certainty[row])))
+                value = float(naive.piece_value(made.ref[row], made.models["w"][row], Fraction(t)))
+                found.append((value, made.err["w"][row], int(made.certainty[row])))
     return found
 
 

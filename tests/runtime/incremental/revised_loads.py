@@ -33,6 +33,8 @@ QUERIES = {
     "sum of a filter": "select id, sum(x) as a from S[size 2 advance 1] where x > 1",
     "first": "select id, first(x) as a from S[size 2 advance 1]",
     "ends": "select id, last(x) - first(x) as d from S[size 2 advance 1] where x > 1",
+    "instants": "select id, min_at(x) as a, max_at(x) as b from S[size 2 advance 1]",
+    "instants of a filter": "select id, min_at(x) as a from S[size 2 advance 1] where x > 1",
     "change": "select id, x - lag(x, 2 s) as d from S where x > lag(x, 2 s)",
     "moving average": "select id, ema(x, 50 ms) - ema(y, 20 ms) as d from S",
     "short and long averages": "select id, ema(x, 4 ms) as a, ema(x + y, 6 ms) as b, ema(y, 2 s) as c from S",
