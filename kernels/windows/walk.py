@@ -92,10 +92,15 @@ def next_cells(ref, lo, hi, c, size, at, x, whole, rest):
             q += 1
             while not hi[q] > lo[q]:  # terminates: the head has a length, and the tail is not ahead of it
                 q += 1
-            tail_end, tail_end_rest = instant(ref[q], hi[q])
-            tail_end += size
             if q < h:
+                i = q + 1
+                while not hi[i] > lo[i]:
+                    i += 1
+                tail_end, tail_end_rest = instant(ref[i], lo[i])
                 piece, sign = q, -1.0
+            else:
+                tail_end, tail_end_rest = head_end, head_end_rest
+            tail_end += size
         else:
             j = h + 1
             while j < stop and not hi[j] > lo[j]:
@@ -103,17 +108,22 @@ def next_cells(ref, lo, hi, c, size, at, x, whole, rest):
             if j == stop:
                 break
             head_start, head_start_rest = instant(ref[j], lo[j])
-            same = head_start == head_end and head_start_rest == head_end_rest  # the usual case, and cheap
-            if q >= 0 and (same or meets(ref[h], hi[h], ref[j], lo[j])):
+            goes_on = q >= 0 and head_start == head_end and head_start_rest == head_end_rest
+            i = j + 1
+            while i < stop and not hi[i] > lo[i]:
+                i += 1
+            if i < stop and meets(ref[j], hi[j], ref[i], lo[i]):
+                head_end, head_end_rest = instant(ref[i], lo[i])
+            else:
+                head_end, head_end_rest = instant(ref[j], hi[j])
+            if goes_on:
                 if h > q:
                     piece = h
             else:
                 q, fresh = j, 1
                 end, end_rest = head_start + size, head_start_rest
-                tail_end, tail_end_rest = instant(ref[j], hi[j])
-                tail_end += size
+                tail_end, tail_end_rest = head_end + size, head_end_rest
             h = j
-            head_end, head_end_rest = instant(ref[j], hi[j])
             slack = MICROSECONDS * tolerance(ref[j], hi[j], ref[j], hi[q])
         if piece >= 0:
             value = _piece_integral(c, piece, k, lo[piece], hi[piece])
@@ -206,7 +216,10 @@ def cell_polynomial(ref, lo, hi, c, size, whole, rest, m, work, out):
     else:
         _recentre(c, q, base - size - ref[q], work, 2)
         start, start_rest = instant(ref[h], lo[h])
-        end, end_rest = instant(ref[q], hi[q])
+        i = q + 1
+        while not hi[i] > lo[i]:  # the rows of a window follow each other, up to the head
+            i += 1
+        end, end_rest = instant(ref[i], lo[i])
         head = integral_row(work, 0, k, ((start - base) + start_rest) / MICROSECONDS, 0.0)
         tail = integral_row(work, 2, k, 0.0, ((end + size - base) + end_rest) / MICROSECONDS)
         out[0] = rest[m, SUM] + (head + tail)

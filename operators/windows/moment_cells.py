@@ -19,13 +19,15 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.kernels.instants import MICROSECONDS
 from pulse.kernels.polynomial.arithmetic import evaluate, multiply, subtract, taylor_shift
-from pulse.kernels.rounding import GROWN, UNIT, magnitudes, shift_rounding
+from pulse.kernels.rounding import GROWN, SMALL, UNIT, magnitudes, shift_rounding
 from pulse.kernels.windows.integral import window_integral
 from pulse.kernels.windows.moments import Column, Moments, window_moments
 from pulse.operators.data.relation import Relation
 from pulse.operators.windows.integral import solved_ends
 
 _ETA = 2.0**-20
+_LEAST = 2.0**-450  # bounds below count as this, since their squares would underflow
+_LEAST_ROUNDED = 2.0**-960  # exceeds products that underflow
 _ROUNDINGS = 64.0 * UNIT  # per coefficient: of products, integrals, sums and shifts, and of evaluating them
 
 
@@ -66,7 +68,7 @@ def column_of(rows: Relation, name: str) -> Column:
 
     A misplaced end moves the integral of the error as well: by no more than all ends of the key together.
     """
-    c, err = rows.models[name], rows.err[name]
+    c, err = rows.models[name], _squarable(rows.err[name])
     drift = rows.drift.get(name, np.full(len(rows), np.inf))
     with np.errstate(over="ignore", invalid="ignore"):
         energy, head, head_err = _energies(rows, name)
@@ -74,11 +76,16 @@ def column_of(rows: Relation, name: str) -> Column:
         found, within, gap = solved_ends(rows)
         if len(found):
             jump = np.abs(evaluate(c[found], rows.hi[found]) - evaluate(c[found + 1], rows.lo[found + 1]))
-            jump += err[found] + err[found + 1]
+            jump = _squarable(jump + err[found] + err[found + 1])
             ends[found] = 2.0 * (within + gap) * jump * jump
             moved = np.bincount(rows.group[found], 2.0 * (within + gap) * jump, rows.groups)
             drift = (drift + moved[rows.group]) * GROWN
     return Column(c, err, energy, ends, drift, head, head_err)
+
+
+def _squarable(bound: FloatArray) -> FloatArray:
+    """Raise bounds whose squares would underflow, but for those that are zero."""
+    return np.where(bound > 0.0, np.maximum(bound, _LEAST), bound)
 
 
 def _energies(rows: Relation, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -87,7 +94,7 @@ def _energies(rows: Relation, name: str) -> tuple[FloatArray, FloatArray, FloatA
     Where squared errors are known, of a whole segment, the last of its rows has them, and so has any in which a window closes.
     Further roundings ``e`` are added by ``(a + e)² <= (1 + η) a² + (1 + 1/η) e²``.
     """
-    err = rows.err[name]
+    err = _squarable(rows.err[name])
     bound = err * err * (rows.hi - rows.lo) * GROWN
     known = rows.squares.get(name)
     if known is None or not len(rows):
@@ -258,6 +265,8 @@ def _products(a: _Part, b: _Part, begin: FloatArray, flat: BoolArray) -> tuple[F
     lost += a.gained_size * b.gained_lost + b.gained_size * a.gained_lost + a.gained_lost * b.gained_lost
     lost += a.gained_size * b.moments.mean_rounding + b.gained_size * a.moments.mean_rounding
     lost += a.moments.mean_rounding * b.moments.mean_rounding
+    small = (size < SMALL) & (a.sizes[0] + a.sizes[1] > 0.0) & (b.sizes[0] + b.sizes[1] > 0.0)
+    lost += np.where(small, _LEAST_ROUNDED, 0.0)
     made[flat], lost = 0.0, np.where(flat, 4.0 * UNIT * np.abs(begin), lost)
     made[:, 0] += begin
     return made, lost

@@ -129,20 +129,21 @@ def fit_quotient(c: Local, v: Local) -> Fitted:
 
 def fit_normalised(c: Local, v: Local, w: Local) -> Fitted:
     """Approximate ``c / √(v w)``, at most 1, where ``v`` and ``w`` are positive."""
-    p = interpolated(c.at / np.sqrt(v.at * w.at))
+    p = interpolated(c.at / (np.sqrt(v.at) * np.sqrt(w.at)))  # the product may leave the range of floats
     r, s = (interpolated(np.sqrt(one.at)) for one in (v, w))
     off = np.zeros(len(p))
     for root, one in ((r, v), (s, w)):
-        size = np.abs(root).sum(axis=1) ** 2 + np.abs(one.c).sum(axis=1)
+        most = np.abs(root).sum(axis=1)
+        size = most**2 + np.abs(one.c).sum(axis=1)
         part = (np.abs(subtract(multiply(root, root), one.c)).sum(axis=1) + _ROUNDINGS * size) / one.low
         low, _, _ = bounds(root, -1.0, 1.0)
-        part = np.where(low > _ROUNDINGS * size, part, np.inf)
+        part = np.where(low > _ROUNDINGS * most, part, np.inf)
         off = off + part + off * part
     roots = multiply(r, s)
     size = np.abs(p).sum(axis=1) * np.abs(roots).sum(axis=1) + np.abs(c.c).sum(axis=1)
     residual = np.abs(subtract(multiply(p, roots), c.c)).sum(axis=1) + _ROUNDINGS * size
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        err = (residual / np.sqrt(v.low * w.low) + off) / (1.0 - off)
+        err = (residual / (np.sqrt(v.low) * np.sqrt(w.low)) + off) / (1.0 - off)
     return p, np.where(off < 0.5, err, np.inf)
 
 
