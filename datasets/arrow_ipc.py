@@ -77,9 +77,9 @@ class ArrowIpc(PlainParquet):
                     first = i + 1
         return require_units(units, files)
 
-    def schema(self, path: str) -> pa.Schema:
+    def stored(self, path: str) -> pa.Schema:
         with open_ipc(path) as reader:
-            return pa.schema([self.offered(field) for field in reader.schema])
+            return reader.schema
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
         return None

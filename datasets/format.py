@@ -74,6 +74,10 @@ class Format(ABC):
     def schema(self, path: str) -> pa.Schema:
         """Return the offered columns, with the types of :meth:`batches`."""
 
+    def constants(self, path: str) -> pa.Table:
+        """Return, as one row, the columns that have one value throughout a file: those in the names of its folders."""
+        return pa.table({})
+
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
         """Return how many bytes of a file these columns take; None where unknown, as for computed columns."""
         return None

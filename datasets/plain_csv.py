@@ -15,6 +15,14 @@ from pulse.core.errors import UnknownColumnError, unknown_column
 from pulse.datasets.counts import Sieve
 from pulse.datasets.csv_parse import KEY_TEXT, arrow_csv, layout_names, parse_block
 from pulse.datasets.errors import EmptyInputError, UnknownFormatError, readable
+from pulse.datasets.folders.hive import (
+    Partitions,
+    check_partitions,
+    find_partitions,
+    partition_fields,
+    values_of,
+    with_partitions,
+)
 from pulse.datasets.format import TextFormat
 from pulse.datasets.text_blocks import Block, Layout, line_number, open_bytes, read_blocks, to_utf8
 from pulse.datasets.time_columns import TIME, Place, check_time_unit, to_time, to_time_or_null
@@ -37,7 +45,8 @@ class PlainCsv(TextFormat):
     field is a null key.
 
     Times are ISO 8601 text, or written as ``time_format`` (``%d.%m.%Y %H:%M``), or numbers since 1970 of ``time_unit``; with
-    ``missing_times`` they may be empty.
+    ``missing_times`` they may be empty. ``partitions``: columns in the names of folders (``symbol=SPY``), which :meth:`prepare`
+    finds; None for none.
     """
 
     name = "csv"
@@ -48,10 +57,12 @@ class PlainCsv(TextFormat):
     time_format: str | None = None
     missing_times: bool = False
     missing: tuple[str, ...] = ()
+    partitions: Partitions | None = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_time_unit(self.time_unit)
+        object.__setattr__(self, "partitions", check_partitions(self.partitions))
         given: Any = self.types
         pairs = tuple(sorted(given.items())) if isinstance(given, Mapping) else tuple(given)
         for name, type_ in pairs:
@@ -81,8 +92,13 @@ class PlainCsv(TextFormat):
         return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
 
     def prepare(self, paths: Paths) -> PlainCsv:
-        """Infer the types from the first file with rows, so that every unit of every file has the same."""
+        """Find the columns of folders, and infer types from the first file with rows: every unit of every file has the same."""
         files = self.files(paths)
+        if self.partitions is not None:
+            text = self.time if self.time_unit is None else None
+            found = find_partitions(files, self.key, text, self.partitions)
+            if found != self.partitions:
+                return replace(self, partitions=found).prepare(paths)
         first = next((path for path in files if _has_rows(self.layout(path))), files[0])
         names = self.layout(first).names
         if not self.key and not self.time and (advice := _separator_advice(self.layout(first))):
@@ -93,12 +109,23 @@ class PlainCsv(TextFormat):
             if name not in names:
                 raise unknown_column(name, names, f"types of {first}")
         kinds = {type_: name for name, type_ in TYPES.items()}
-        found = {name: kinds[type_] for name, type_ in self._types(self.layout(first)).items()}
-        return replace(self, types=tuple(sorted({**found, **dict(self.types)}.items())))
+        guessed = {name: kinds[type_] for name, type_ in self._types(self.layout(first)).items()}
+        return replace(self, types=tuple(sorted({**guessed, **dict(self.types)}.items())))
 
     def schema(self, path: str) -> pa.Schema:
         types = self._types(self.layout(path))
-        return pa.schema([(name, TIME if name == self.time else type_) for name, type_ in types.items()])
+        fields = [
+            *(pa.field(name, type_) for name, type_ in types.items()),
+            *partition_fields(self.partitions or (), list(types)),
+        ]
+        return pa.schema([field.with_type(TIME) if field.name == self.time else field for field in fields])
+
+    def constants(self, path: str) -> pa.Table:
+        if not self.partitions:
+            return super().constants(path)
+        own, values = self.layout(path).names, values_of(path, self.partitions)
+        names = [name for name in values if name not in own]
+        return with_partitions(pa.table({"": [0]}), names, values, self.partitions, path)
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
         return bytes_of_columns(self.layout(path), columns)
@@ -106,9 +133,14 @@ class PlainCsv(TextFormat):
     def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
         layout = self.layout(unit.path)
         types = self._types(layout)
-        wanted = {name: self._stored_type(name, types[name]) for name in names}
+        partitions = self.partitions or ()
+        values = values_of(unit.path, partitions)
+        own = [name for name in names if name in types] or list(types)[:1]
+        wanted = {name: self._stored_type(name, types[name]) for name in own}
         for block in self.blocks(unit, layout):
             table = _without_empty_keys(parse_block(block, layout, wanted), self.key)
+            if partitions:
+                table = with_partitions(table, names, values, partitions, str(unit))
             if self.time in names and table.num_rows:
                 at = names.index(self.time)
                 column = table.column(at).combine_chunks()
@@ -127,7 +159,7 @@ class PlainCsv(TextFormat):
         given = {name: TYPES[type_] for name, type_ in self.types}
         names = layout_names(layout)
         for name in (*self.key, *([self.time] if self.time else [])):
-            if name not in layout.names:
+            if name not in layout.names and name not in dict(self.partitions or ()):
                 raise _missing(name, layout)
         if all(name in given for name in names):
             return {name: given[name] for name in names}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +14,14 @@ from pulse.core.arrow_types import is_text
 from pulse.datasets.counts import Sieve
 from pulse.datasets.csv_parse import KEY_TEXT
 from pulse.datasets.errors import DatasetError, EmptyInputError, UnreadableError, readable
+from pulse.datasets.folders.hive import (
+    Partitions,
+    check_partitions,
+    find_partitions,
+    partition_fields,
+    values_of,
+    with_partitions,
+)
 from pulse.datasets.format import BATCH_ROWS, Format, require_units
 from pulse.datasets.time_columns import TIME, check_time_unit, to_time, to_time_or_null
 from pulse.datasets.units import Paths, Unit
@@ -88,7 +96,8 @@ class PlainParquet(Format):
     """Parquet. Text columns come as dictionaries, the column ``time`` as zone-less UTC microseconds.
 
     ``time_unit`` (s, ms, us, ns) is needed when the times are numbers since 1970, ``time_format`` when they are text other than
-    ISO 8601. With ``missing_times`` they may be null.
+    ISO 8601. With ``missing_times`` they may be null. ``partitions``: columns in the names of folders (``symbol=SPY``), which
+    :meth:`prepare` finds; None for none.
     """
 
     name = "parquet"
@@ -97,10 +106,20 @@ class PlainParquet(Format):
     time_unit: str | None = None
     time_format: str | None = None
     missing_times: bool = False
+    partitions: Partitions | None = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_time_unit(self.time_unit)
+        object.__setattr__(self, "partitions", check_partitions(self.partitions))
+
+    def prepare(self, paths: Paths) -> Self:
+        """Find the columns in the names of folders, with types that are the same for all files."""
+        files = self.files(paths)
+        if self.partitions is None:
+            return self
+        text = self.time if self.time_unit is None else None
+        return replace(self, partitions=find_partitions(files, self.key, text, self.partitions))
 
     def statements(self) -> list[str]:
         return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
@@ -109,9 +128,21 @@ class PlainParquet(Format):
         return row_groups(self.files(paths))
 
     def schema(self, path: str) -> pa.Schema:
+        own = self.stored(path)
+        fields = [*own, *partition_fields(self.partitions or (), own.names)]
+        return pa.schema([self.offered(field) for field in fields])
+
+    def stored(self, path: str) -> pa.Schema:
+        """Return the columns that a file holds itself."""
         with open_parquet(path) as file, readable(path):
-            fields = [self.offered(field) for field in file.schema_arrow]
-        return pa.schema(fields)
+            return file.schema_arrow
+
+    def constants(self, path: str) -> pa.Table:
+        if not self.partitions:
+            return super().constants(path)
+        own, values = self.stored(path).names, values_of(path, self.partitions)
+        names = [name for name in values if name not in own]
+        return with_partitions(pa.table({"": [0]}), names, values, self.partitions, path)
 
     def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
         with open_parquet(path) as file, readable(path):
@@ -133,7 +164,7 @@ class PlainParquet(Format):
 
     def sifted(self, unit: Unit, names: list[str]) -> Iterator[tuple[pa.Table, Sieve]]:
         row = 0
-        for batch in self.read(unit, names):
+        for batch in self._with_partitions(unit, names) if self.partitions else self.read(unit, names):
             if self.time in names:
                 at = names.index(self.time)
                 begin = row
@@ -146,3 +177,12 @@ class PlainParquet(Format):
                 batch = batch.set_column(at, pa.field(names[at], TIME), times)
             row += batch.num_rows
             yield pa.Table.from_batches([batch]), Sieve(batch.num_rows)
+
+    def _with_partitions(self, unit: Unit, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Read the unit's rows with the columns of its folders."""
+        partitions = self.partitions or ()
+        values, own = values_of(unit.path, partitions), self.stored(unit.path).names
+        read = [name for name in names if name in own] or own[:1]
+        for batch in self.read(unit, read):
+            table = with_partitions(pa.Table.from_batches([batch]), names, values, partitions, str(unit))
+            yield from table.to_batches()

@@ -57,6 +57,18 @@ class RowFilter:
         kept: BoolArray = held.fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_)
         return kept
 
+    def excludes(self, row: pa.Table) -> bool:
+        """Check whether no row with these values is kept, whatever its other columns are.
+
+        >>> tree = ("and", ("=", ("column", "k"), ("text", "a")), (">", ("column", "x"), ("number", 1)))
+        >>> keep = RowFilter("k = 'a' and x > 1", tree)
+        >>> keep.excludes(pa.table({"k": ["b"]})), keep.excludes(pa.table({"k": ["a"]}))
+        (True, False)
+        """
+        known = set(row.column_names)
+        decided = self.conditions(lambda one: bool(one.columns) and known >= set(one.columns))
+        return decided is not None and not decided.keeps(row).all()
+
     def split(self, rows: pa.RecordBatch, names: list[str]) -> tuple[pa.RecordBatch, int]:
         """Return these columns of the rows that are kept, and how many are not."""
         kept = self.keeps(rows)

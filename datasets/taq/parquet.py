@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 import pyarrow as pa
 
 from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.datasets.counts import Sieve
-from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.taq.codes import (
     CANCELLED,
@@ -73,12 +73,11 @@ class TaqParquet(PlainParquet):
     name = "taq-parquet"
     set_aside = frozenset({RECORD})
 
-    def prepare(self, paths: Paths) -> Format:
+    def prepare(self, paths: Paths) -> Self:
         """Choose the key and the time that were not given from the first file."""
-        if self.key and self.time:
-            return super().prepare(paths)
-        key, time = usual_roles(self.schema(self.files(paths)[0]), numbers=self.time_unit is not None)
-        return replace(self, key=self.key or key, time=self.time or time)
+        found = super().prepare(paths)
+        key, time = usual_roles(found.schema(self.files(paths)[0]), numbers=self.time_unit is not None)
+        return replace(found, key=self.key or key, time=self.time or time)
 
     def statements(self) -> list[str]:
         return [*super().statements(), f"removed, and set aside: {RECORD}"]

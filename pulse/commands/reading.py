@@ -84,6 +84,7 @@ def _types(text: str, option: str) -> dict[str, str]:
 _AS: dict[str, Callable[[str, str], Any]] = {
     "separated_by": _separator,
     "types": _types,
+    "partitions": _types,
     "corrections": lambda text, option: tuple(_whole(code, option) for code in names([text])),
     "classes": lambda text, _: tuple(names([text])),
     "missing": lambda text, _: tuple(names([text])),

@@ -142,7 +142,7 @@ def test_vessels_in_a_projection_of_ones_own(run: Run, tmp_path: Path) -> None:
     wrong = run("fit", tmp_path / "ais.csv", "--projection", "EPSG:0", *asked, "--overwrite")
     assert "PROJ cannot parse 'EPSG:0'" in wrong.err
     other = run("fit", tmp_path / "ais.csv", "--projection", "EPSG:3395", "--format", "csv", *asked)
-    assert "--projection EPSG:3395: goes with --format ais, got --format csv" in other.err
+    assert "--projection EPSG:3395: goes with --format ais or nmea, got --format csv" in other.err
 
 
 def test_trades_in_parquet_need_no_key_and_no_time(run: Run, tmp_path: Path) -> None:

@@ -121,15 +121,20 @@ def test_what_stands_for_no_value(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_key_that_only_folders_name(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "data" / "room=a").mkdir(parents=True)
+    (tmp_path / "data" / "room=12").mkdir(parents=True)
     times = pa.array([0, 60_000_000], pa.timestamp("us"))
     pq.write_table(
-        pa.table({"when": times, "celsius": [20.5, 20.7]}), tmp_path / "data" / "room=a" / "0.parquet"
+        pa.table({"when": times, "celsius": [20.5, 20.7]}), tmp_path / "data" / "room=12" / "0.parquet"
     )
-    failed = run("fit", tmp_path / "data", *ASKED, "--out", tmp_path / "rooms")
+    out = ("--out", tmp_path / "rooms")
+    failed = run("fit", tmp_path / "data", *ASKED, "--read", "partitions=none", *out)
     assert failed.code == 2
     assert "there is no column 'room'" in failed.err
-    assert "partitioning='hive'" in failed.err
+    assert "folders are named room=…: the formats parquet, arrow and csv read them as columns" in failed.err
+    done = run("fit", tmp_path / "data", *ASKED, *out)
+    assert "key room: int64" in done.out, done.err
+    done = run("fit", tmp_path / "data", *ASKED, "--read", "partitions=room:string", *out, "--overwrite")
+    assert "key room: string" in done.out, done.err
 
 
 def test_a_column_that_the_header_names_twice(run: Run, tmp_path: Path) -> None:

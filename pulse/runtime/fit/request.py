@@ -212,8 +212,8 @@ def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:
         )
     if any(part.startswith(f"{name}=") for part in Path(where).parts):
         return UnknownColumnError(
-            f"{error}; folders are named {name}=…, but only columns in the files are read: write it into them, or fit a table "
-            "that has it, spark.read.parquet(…) or pyarrow.dataset.dataset(…, partitioning='hive').to_table()"
+            f"{error}; folders are named {name}=…: the formats parquet, arrow and csv read them as columns (--format parquet, "
+            "and no --read partitions=none)"
         )
     return error
 

@@ -40,14 +40,14 @@ def source_entry(
     files = []
     for path in paths:
         stat = Path(path).stat()
-        files.append(
-            {
-                "path": str(Path(path).absolute()),
-                "bytes": stat.st_size,
-                "modified": stat.st_mtime_ns,
-                "checksum": checksum(path),
-            }
-        )
+        file = {
+            "path": str(Path(path).absolute()),
+            "bytes": stat.st_size,
+            "modified": stat.st_mtime_ns,
+            "checksum": checksum(path),
+        }
+        folders = format.constants(path).to_pylist()
+        files.append({**file, "folders": folders[0]} if folders and folders[0] else file)
     entry = {"format": _encoded(format), "files": files}
     return entry if where is None else {**entry, "where": where.to_json()}
 
@@ -66,7 +66,8 @@ def checksum(path: str | Path, size: int | None = None) -> str:
 def held_already(history: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
     """Return the files of a coming fit that a model already contains, each with its name at that time.
 
-    A file is the same if it has the same name, size and time, or the same size and checksum. Empty files are ignored.
+    A file is the same if it has the same name, size and time, or the same size and checksum, and the same values in the names of
+    its folders. Empty files are ignored.
     """
     known = [file for fit in history.get("fits", ()) for file in (fit.get("source") or {}).get("files", ())]
     found: dict[str, str] = {}
@@ -82,6 +83,8 @@ def _is_same(file: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
         return False
     if (file["path"], file["modified"]) == (old["path"], old["modified"]):
         return True
+    if file.get("folders") != old.get("folders"):
+        return False
     return old.get("checksum") is not None and file["checksum"] == old["checksum"]
 
 
@@ -184,6 +187,10 @@ def read_unit(
     if schema.time in optional and isinstance(format, (PlainCsv, PlainParquet)):
         format = dataclasses.replace(format, missing_times=True)
     found = [name for name in columns if name not in lacking]
+    if where is not None and unit.rows is not None and where.excludes(format.constants(unit.path)):
+        if counts is not None:
+            counts.add(Counts(rows=unit.rows, filtered=unit.rows))
+        return
     read = found if where is None else where.with_columns(found)
     rows = 0
     for batch in format.batches(unit, read, counts=counts, aside=aside):

@@ -1,0 +1,1 @@
+"""Columns that are in the names of folders."""
