@@ -65,6 +65,14 @@ Engine = Annotated[
         autocompletion=completing.words(*completing.ENGINES),
     ),
 ]
+ShownZone = Annotated[
+    str | None,
+    typer.Option(
+        "--zone",
+        help="Give times in this zone, America/New_York, or that of the fit: stream; by default in UTC, without a zone.",
+        autocompletion=completing.words("stream", "UTC"),
+    ),
+]
 Limit = Annotated[int, typer.Option(min=1, help="Number of rows to show without --out.")]
 Master = Annotated[
     str, typer.Option(envvar="PULSE_MASTER", help="Spark master, such as local[4] or spark://host:7077.")

@@ -84,6 +84,7 @@ def query(
     revised_from: RevisedFrom = None,
     mode: Mode = None,
     results: Results = None,
+    zone: options.ShownZone = None,
     limit: options.Limit = options.SHOWN,
     overwrite: options.Overwrite = False,
     engine: options.Engine = "spark",
@@ -100,6 +101,7 @@ def query(
       pulse query --stream S=prices "select * from S where price > 100" --segments --out out.parquet
       pulse query --stream S=prices "select symbol, price from S where price > 100" --episodes
       pulse query --stream S=prices "select symbol, price from S where price > 100" --save high
+      pulse query --stream S=prices @macd.sql --zone America/New_York
       pulse query --stream S=prices @macd.sql --as-of "2018-01-03 10:00"
       pulse query --stream S=raw @macd.sql --accents S=splits.log
       pulse query --stream S=prices @macd.sql --revised-from 3 --out revisions.parquet
@@ -111,7 +113,7 @@ def query(
     _check_form(segments, episodes, lineage, revised_from is not None)
     _check_geo(geo, segments, revised_from is not None)
     forms = {"--out": out, "--segments": segments, "--episodes": episodes, "--geo": geo, "--lineage": lineage}
-    _check_save(save, forms | {"--revised-from": revised_from})
+    _check_save(save, forms | {"--revised-from": revised_from, "--zone": zone})
     options_given: dict[str, Any] = {
         "streams": options.streams(stream),
         "parameters": options.parameters(param),
@@ -134,6 +136,7 @@ def query(
 
             assert isinstance(answer, Answer)
             answer = answer.geo()
+        answer = answer.in_zone(zone)
         if out is None:
             _show(answer, segments, episodes, limit, as_json)
             _print_notes(answer)

@@ -57,6 +57,7 @@ def sweep(
     possible: options.Possible = False,
     limit: Limit = options.SHOWN,
     overwrite: Overwrite = False,
+    zone: options.ShownZone = None,
     engine: options.Engine = "spark",
     master: options.Master = "local[*]",
     as_json: AsJson = False,
@@ -85,7 +86,7 @@ def sweep(
             streams=options.streams(stream),
             parameters=options.axes(param),
             possible=possible,
-        )
+        ).in_zone(zone)
         with Bar(quiet=as_json) as bar:
             if out is not None:
                 rows = swept.write(

@@ -54,4 +54,6 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (str, int, bool)):
         return value
-    return f"{value.isoformat()}Z" if hasattr(value, "isoformat") else str(value)
+    if not hasattr(value, "isoformat"):
+        return str(value)
+    return value.isoformat() if getattr(value, "tzinfo", None) else f"{value.isoformat()}Z"

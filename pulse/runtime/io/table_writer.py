@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from pulse.core.errors import PulseError
 from pulse.runtime.io.geojson import GeoJsonWriter, has_geometry
+from pulse.runtime.io.time_zone import zoned_batch, zoned_schema
 from pulse.store.manifest import FILE as MANIFEST
 from pulse.store.name_exchange import exchange
 
@@ -109,7 +110,12 @@ def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: str
 
 
 def write_frame(
-    frame: Any, out: str, *, overwrite: bool = False, metadata: dict[bytes, bytes] | None = None
+    frame: Any,
+    out: str,
+    *,
+    overwrite: bool = False,
+    metadata: dict[bytes, bytes] | None = None,
+    zone: str | None = None,
 ) -> int | None:
     """Write a Spark DataFrame: the workers write parts, which are joined here one at a time for a single file.
 
@@ -119,6 +125,7 @@ def write_frame(
     out : name of the file or folder
     overwrite : replace what is there
     metadata : of the schema of a single file; parts in a folder are Spark's
+    zone : of the instants in a single file, default none
     """
     from pulse.runtime.spark.errors import translated
 
@@ -137,7 +144,9 @@ def write_frame(
         parts = sorted(Path(folder).glob("part-*.parquet"))
         from pulse.runtime.spark.arrow_frames import arrow_schema_of
 
-        return write_batches(_read(parts), arrow_schema_of(frame).with_metadata(metadata), out)
+        schema = arrow_schema_of(frame)
+        rows = (zoned_batch(batch.cast(schema), zone) for batch in _read(parts))
+        return write_batches(rows, zoned_schema(schema, zone).with_metadata(metadata), out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -178,7 +178,8 @@ class Answer(LazyTable):
         """Return the stored segments that caused one result segment, or all: id, key and range. Collects the segments here."""
         from pulse.validation.lineage_queries import causes
 
-        return causes(self._collected(self.segments(lineage=True)), row)
+        plain = self.in_zone(None)
+        return causes(plain._collected(plain.segments(lineage=True)), row)
 
     def plot(self, **options: Any) -> Figure:
         """Plot the answer: values with their error, ranges with their certainty. Needs the extra ``plot``.
@@ -190,7 +191,7 @@ class Answer(LazyTable):
 
         columns = self.query.plan.columns
         return plot_answer(
-            self.to_arrow(),
+            self.in_zone(None).to_arrow(),
             modelled=columns.modelled,
             key=columns.key_names,
             time=columns.time,
@@ -205,7 +206,8 @@ class Answer(LazyTable):
         from pulse.plot import plot_lineage
         from pulse.validation.lineage_queries import causes
 
-        found = self._collected(self.segments(lineage=True))
+        plain = self.in_zone(None)
+        found = plain._collected(plain.segments(lineage=True))
         behind = causes(found, row)
         shown = found if row is None else found.slice(row % max(found.num_rows, 1), 1)
         return plot_lineage(shown, behind, modelled=self.query.plan.columns.modelled, **options)

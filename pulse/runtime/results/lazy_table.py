@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from copy import copy
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -14,7 +15,8 @@ from pulse.core.polars_frame import polars_frame
 from pulse.operators.output.episodes import EpisodeError
 from pulse.plan.query import Query
 from pulse.runtime.execution.local_driver import Progress
-from pulse.runtime.io.table_writer import check, write_batches, write_frame
+from pulse.runtime.io.table_writer import check, is_folder, write_batches, write_frame
+from pulse.runtime.io.time_zone import ZoneError, zone_named, zoned, zoned_batch, zoned_schema
 
 if TYPE_CHECKING:
     import pandas
@@ -38,6 +40,17 @@ class LazyTable(ABC):
 
     query: Query
     _spark: Callable[[], SparkSession] | None  # None: in this process
+    _zone: str | None = None  # of the instants; None: UTC, without a zone
+
+    def in_zone(self, zone: str | None) -> Self:
+        """Return the same result with instants in a time zone, ``"America/New_York"``; ``"stream"`` is that of the fit.
+
+        Times are timestamps with that zone in tuples, segments (``ref``) and episodes, in Arrow, pandas, Polars and files. Spark
+        DataFrames, and folders that Spark's workers write, stay in UTC. None: as they are stored, UTC without a zone.
+        """
+        made = copy(self)
+        made._zone = None if zone is None else zone_named(zone, self.query)
+        return made
 
     @abstractmethod
     def _job(self, *, tuples: bool) -> Any:
@@ -95,13 +108,15 @@ class LazyTable(ABC):
             table = pa.Table.from_batches(found, schema=job.schema)
         else:
             table = self._collected(self._frame(self._spark(), job).limit(count + 1))
-        shown = table.slice(0, count), table.num_rows > count
+        shown = zoned(table.slice(0, count), self._zone), table.num_rows > count
         if not shown[1]:
             job.check_end(shown[0])
         return shown
 
-    def to_arrow(self) -> pa.Table:
-        """Collect the rows in this process: tuples if the query has a rate, else segments."""
+    def to_arrow(self, *, zone: str | None = None) -> pa.Table:
+        """Collect the rows in this process: tuples if the query has a rate, else segments; ``zone`` as in :meth:`in_zone`."""
+        if zone is not None:
+            return self.in_zone(zone).to_arrow()
         return self._collected(self.tuples() if self._has_rate else self.segments())
 
     def reader(self) -> pa.RecordBatchReader:
@@ -114,18 +129,19 @@ class LazyTable(ABC):
 
         def found() -> Iterator[pa.RecordBatch]:
             for batch in self._batches(job):
-                yield batch.cast(job.schema) if batch.schema != job.schema else batch
+                cast = batch.cast(job.schema) if batch.schema != job.schema else batch
+                yield zoned_batch(cast, self._zone)
             job.check_end(None)
 
-        return pa.RecordBatchReader.from_batches(job.schema, found())
+        return pa.RecordBatchReader.from_batches(zoned_schema(job.schema, self._zone), found())
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self, *, zone: str | None = None) -> pandas.DataFrame:
         """Return :meth:`to_arrow` as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        return self.to_arrow(zone=zone).to_pandas()
 
-    def to_polars(self) -> polars.DataFrame:
+    def to_polars(self, *, zone: str | None = None) -> polars.DataFrame:
         """Return :meth:`to_arrow` as a Polars frame. Needs Polars."""
-        return polars_frame(self.to_arrow())
+        return polars_frame(self.to_arrow(zone=zone))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Export to libraries that read the Arrow protocol: ``polars.DataFrame(answer)``, ``duckdb.sql("from answer")``."""
@@ -152,12 +168,18 @@ class LazyTable(ABC):
         """
         job = self._chosen(tuples, episodes)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
+        zone = self._zone
         if self._spark is None:
-            rows: int | None = write_batches(self._batches(job, progress), job.schema, out)
+            batches = (zoned_batch(one, zone) for one in self._batches(job, progress))
+            rows: int | None = write_batches(batches, zoned_schema(job.schema, zone), out)
         else:
+            if zone is not None and is_folder(out):
+                raise ZoneError(
+                    f"zone: Spark's workers write folders, {out}, in UTC; name a file, or leave the zone out"
+                )
             frame = self._frame(self._spark(), job)
             with self._watched(progress):
-                rows = write_frame(frame, out, overwrite=overwrite, metadata=job.schema.metadata)
+                rows = write_frame(frame, out, overwrite=overwrite, metadata=job.schema.metadata, zone=zone)
         job.check_end(out)
         return rows
 
@@ -183,7 +205,9 @@ class LazyTable(ABC):
 
     def _result(self, job: ResultJob, progress: Progress | None = None) -> DataFrame | pa.Table:
         if self._spark is None:
-            return pa.Table.from_batches(list(self._batches(job, progress)), schema=job.schema)
+            return zoned(
+                pa.Table.from_batches(list(self._batches(job, progress)), schema=job.schema), self._zone
+            )
         return self._frame(self._spark(), job)
 
     def _collected(self, result: DataFrame | pa.Table, progress: Progress | None = None) -> pa.Table:
@@ -192,7 +216,7 @@ class LazyTable(ABC):
         from pulse.runtime.spark.errors import translated
 
         with translated(), self._watched(progress):
-            return result.toArrow()
+            return zoned(result.toArrow(), self._zone)
 
     def _watched(self, progress: Progress | None) -> Any:
         """Return a context that reports the progress of Spark."""
