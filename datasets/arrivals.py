@@ -85,7 +85,8 @@ def read_late(paths: Paths, schema: StreamSchema, *, known: str | None = None) -
     Of files with a column ``reason`` only late tuples are taken; the others are set aside again. ``known`` names a column of
     timestamps; without it the tuples are known when they are inserted.
     """
-    format = PlainParquet(key=schema.key_names, time=schema.time)
+    # Among rows that are not late some have no time, such as lines of a receiver that are no whole message.
+    format = PlainParquet(key=schema.key_names, time=schema.time, missing_times=True)
     columns = format.schema(format.files(paths)[0]).names
     besides = [name for name in (known, REASON) if name is not None and (name == known or name in columns)]
     for name in (*schema.names, *besides):

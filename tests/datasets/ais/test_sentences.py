@@ -344,3 +344,17 @@ def test_what_cannot_be_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(__import__("sys").modules, "pyais", None)
     with pytest.raises(UnreadableError, match=r"pip install 'pulse-stream\[ais\]'"):
         read(write("d.nmea", RECORDED))
+
+
+def test_late_reports_beside_faults_are_inserted(tmp_path: Path) -> None:
+    lines = [one(class_a(1, 50 + i / 1000, 4), START + i) for i in range(200)]
+    lines.insert(50, one(class_a(1, 50.3, 4), START * 1000 + 20_500))
+    lines[60:60] = ["garbage", RECORDED]
+    (tmp_path / "a.nmea").write_text("\n".join(lines))
+    asked: dict[str, Any] = {"model": {"lat": "linear"}, "error": 0.001, "late": "aside", "keep_tuples": True}
+    model = LOCAL.fit(tmp_path / "a.nmea", out=tmp_path / "m", **asked)
+    done = LOCAL.revise(model, tmp_path / "m" / "_aside", reader="late")
+    assert (done.counts["inserted"], done.counts["aside"]) == (1, 2)
+    found = LOCAL.sql("select lat from S sample every 0.5 s", streams={"S": done.model}).to_arrow()
+    at = {row["t"]: row["lat"] for row in found.to_pylist()}
+    assert at[datetime(2021, 1, 1, 0, 0, 20, 500_000)] == pytest.approx(50.3, abs=0.001)
