@@ -16,7 +16,7 @@ from pulse.core.time import format_duration
 from pulse.kernels.fit.constraints import NOT_ASKED
 from pulse.kernels.fit.greedy_lines import AUTO
 from pulse.kernels.fit.truth_intervals import TRUTHS
-from pulse.operators.fit.reach import Reach
+from pulse.operators.fit.speed_limit import SpeedLimit
 
 HIGHEST_DEGREE = 5
 
@@ -38,7 +38,7 @@ class FitSpec:
     degree: int = 1
     max_gap: int | None = None
     nonfinite: str = "reject"
-    reach: Reach | None = None
+    speed_limit: SpeedLimit | None = None
 
     @classmethod
     def of(
@@ -86,7 +86,7 @@ class FitSpec:
             degree=_degree(degree),
             max_gap=max_gap,
             nonfinite=nonfinite,
-            reach=None if max_speed is None else Reach.of(max_speed, schema),
+            speed_limit=None if max_speed is None else SpeedLimit.of(max_speed, schema),
         )
 
     @classmethod
@@ -167,7 +167,7 @@ class FitSpec:
             "degree": "auto" if self.degree == AUTO else self.degree,
             "max_gap": None if self.max_gap is None else format_duration(self.max_gap),
             "nonfinite": self.nonfinite,
-            **({} if self.reach is None else {"max_speed": self.reach.text}),
+            **({} if self.speed_limit is None else {"max_speed": self.speed_limit.text}),
         }
 
 

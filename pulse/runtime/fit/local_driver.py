@@ -11,7 +11,7 @@ from pulse.operators.data.arrival_order import sorted_by_key_and_time
 from pulse.operators.data.flow_columns import recorded_schema
 from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.pipeline import FitOutcome, run_fit
-from pulse.runtime.fit.reach_pass import checked_here, continued_from
+from pulse.runtime.fit.speed_limit import checked_here, continued_from
 from pulse.runtime.fit.spill_shuffle import SpillShuffle
 from pulse.runtime.fit.worker import BATCH_ROWS, FileJob, FitJob, fit_unit, write_part
 
@@ -48,7 +48,7 @@ def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOut
     def fit(job: FitJob) -> list[pa.RecordBatch]:
         counts = Counts()
         kept = job.filtered(batches, counts)
-        if job.spec.reach is not None:
+        if job.spec.speed_limit is not None:
             rows = pa.Table.from_batches(
                 list(kept), pa.schema([table.schema.field(one) for one in job.columns])
             )

@@ -29,8 +29,8 @@ from pulse.language.row_filter import parse_filter
 from pulse.operators.data.flow_arithmetic import Arithmetic
 from pulse.operators.data.flow_columns import computed_flows, recorded_schema, source_columns
 from pulse.operators.data.tuple_columns import check_columns
-from pulse.operators.fit.reach import SpeedError
 from pulse.operators.fit.spec import FitSpec
+from pulse.operators.fit.speed_limit import SpeedError
 from pulse.runtime.fit.bounds_for_query import TRIAL, Bounds, bounds_for
 from pulse.runtime.fit.inputs import FitEngine, FitInput, TableInput, data_from
 from pulse.runtime.fit.pipeline import FitOptions, Provenance, make_model
@@ -129,7 +129,7 @@ class FitRequest:
         accents: AccentLog | None = None,
     ) -> Model:
         """Fit the data into a folder; ``accents`` are those of the data, added after those of a model that is appended to."""
-        if spec.reach is not None and accents is not None:
+        if spec.speed_limit is not None and accents is not None:
             raise SpeedError(
                 "max_speed: accents change the units of positions, which a speed cannot follow; leave one of them out"
             )

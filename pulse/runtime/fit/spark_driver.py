@@ -25,7 +25,7 @@ from pulse.core.schema import StreamSchema
 from pulse.datasets.counts import Counts
 from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.fit.pipeline import FitOutcome, Job, run_fit
-from pulse.runtime.fit.reach_pass import FOUND, continued_from, removed_rows, without_unreachable
+from pulse.runtime.fit.speed_limit import FOUND, continued_from, removed_rows, without_unreachable
 from pulse.runtime.fit.worker import FileJob, FitJob, fit_unit, summary_schema, write_part
 from pulse.runtime.spark.arrow_frames import over_numbers, spark_struct
 from pulse.runtime.spark.errors import translated
@@ -46,13 +46,13 @@ def fit_files(spark: SparkSession, job: FileJob, old_ends: pa.Table | None, part
 
 def _checked(spark: SparkSession, job: FileJob, old_ends: pa.Table | None, partitions: int) -> FileJob:
     """Find the positions that are not reachable, by key."""
-    if job.spec.reach is None:
+    if job.spec.speed_limit is None:
         return job
     schema = job.spec.schema
     columns = [
         *schema.key,
         (schema.time, pa.timestamp("us")),
-        *((one, pa.float64()) for one in job.spec.reach.names),
+        *((one, pa.float64()) for one in job.spec.speed_limit.names),
     ]
     rows = over_numbers(spark, len(job.units), job.positions, spark_struct(pa.schema([*columns, *FOUND])))
     keys = [F.col(f"`{name}`") for name in schema.key_names]
@@ -74,7 +74,10 @@ def fit_frame(
     It has no arrival order, so its tuples are shuffled by key and sorted by time; among equal times the DataFrame's own order
     decides, as far as Spark keeps one.
     """
-    schema, last = job.spec.schema, continued_from(job, old_ends) if job.spec.reach is not None else None
+    schema, last = (
+        job.spec.schema,
+        continued_from(job, old_ends) if job.spec.speed_limit is not None else None,
+    )
     arrival = "_arrival"
     tuples = frame.select(*job.read_columns).withColumn(arrival, F.monotonically_increasing_id())
     keys = [F.col(f"`{name}`") for name in schema.key_names]
@@ -136,7 +139,7 @@ def _frame_worker(
         sorted_ = not (job.moves_keys or job.moves_times)  # by Spark, as recorded
         counts = Counts()
         kept = job.filtered(batches, counts)
-        if job.spec.reach is not None and (rows := list(kept)):
+        if job.spec.speed_limit is not None and (rows := list(kept)):
             kept = iter(job.reached(pa.Table.from_batches(rows), counts, ordinal, last).to_batches())
         for table in fit_unit(job, ordinal, kept, counts, as_arrived=sorted_):
             yield from table.combine_chunks().to_batches()

@@ -147,17 +147,19 @@ class FitJob:
 
     def reached(self, tuples: pa.Table, counts: Counts, ordinal: int, last: pa.Table | None) -> pa.Table:
         """Set aside the tuples, all of their keys and in order of arrival, that are not reachable from the last kept one."""
-        if self.spec.reach is None:
+        if self.spec.speed_limit is None:
             return tuples
-        return self.without(tuples, self.spec.reach.removes(tuples, self.spec.schema, last), counts, ordinal)
+        return self.without(
+            tuples, self.spec.speed_limit.removes(tuples, self.spec.schema, last), counts, ordinal
+        )
 
     def without(self, tuples: pa.Table, removed: BoolArray, counts: Counts, ordinal: int) -> pa.Table:
         """Set aside unreachable tuples of a unit, and count them."""
         if not removed.any():
             return tuples
-        assert self.spec.reach is not None
+        assert self.spec.speed_limit is not None
         aside = tuples.filter(pa.array(removed))
-        reason, n = self.spec.reach.reason, aside.num_rows
+        reason, n = self.spec.speed_limit.reason, aside.num_rows
         counts.add(Counts(kept=-n if counts.rows else 0, removed={reason: n}))
         name = f"reach-{self.generation:03d}-unit-{ordinal:06d}.parquet"
         file = _GrowingFile(Path(self.staging) / ASIDE / name)
@@ -176,11 +178,11 @@ class FileJob(FitJob):
 
     def positions(self, ordinal: int) -> Iterator[pa.RecordBatch]:
         """Read the keys, times and positions of a unit, with the numbers of its rows."""
-        assert self.spec.reach is not None
+        assert self.spec.speed_limit is not None
         rows = 0
         for batch in self._read(ordinal, Counts(), lambda _: None):
             n = batch.num_rows
-            found = self.spec.reach.positions(pa.Table.from_batches([batch]), self.spec.schema)
+            found = self.spec.speed_limit.positions(pa.Table.from_batches([batch]), self.spec.schema)
             found = found.append_column(UNIT, pa.repeat(pa.scalar(ordinal, pa.int64()), n))
             found = found.append_column(ROW, pa.array(np.arange(rows, rows + n, dtype=np.int64)))
             rows += n

@@ -29,7 +29,7 @@ from pulse.core.regions import Regions
 from pulse.core.schema import StreamSchema
 from pulse.core.time import EARLIEST, LATEST, format_duration, format_instant, to_scalar
 from pulse.operators.data.tuple_columns import values
-from pulse.operators.fit.reach import Reach
+from pulse.operators.fit.speed_limit import SpeedLimit
 from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.errors import HistoryGoneError
 from pulse.store.model import Model
@@ -228,7 +228,9 @@ class TupleHistory:
         holes = self.model.manifest.fit.get("nonfinite") == "hole"
         there = np.ones(n, dtype=np.bool_)
         if (speed := self.model.manifest.fit.get("max_speed")) is not None:
-            there[before:] = ~Reach.of(speed, self.schema).removes(table, self.schema, self._newest(earlier))
+            there[before:] = ~SpeedLimit.of(speed, self.schema).removes(
+                table, self.schema, self._newest(earlier)
+            )
         known = np.where((finite | holes) & there, self._times(both), EARLIEST)
         order = np.argsort(ranks, kind="stable")
         newest = np.empty(n, dtype=np.int64)

@@ -12,8 +12,8 @@ import pytest
 
 import pulse
 from pulse.commands.output.report import lines
-from pulse.operators.fit.reach import SpeedError
 from pulse.operators.fit.spec import FitSpec
+from pulse.operators.fit.speed_limit import SpeedError
 from pulse.store.errors import StoreError
 from tests import certificates
 

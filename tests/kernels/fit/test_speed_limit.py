@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.fit.reach import NONE, SETTLED, UNDECIDED, unreachable
+from pulse.kernels.fit.speed_limit import NONE, SETTLED, UNDECIDED, unreachable
 
 SECOND = 10**6
 Report = tuple[int, float, float]

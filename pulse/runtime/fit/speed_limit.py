@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.operators.fit.key_boundaries import LAST, LAST_APART, TOUCHING
-from pulse.operators.fit.reach import last_tuples
+from pulse.operators.fit.speed_limit import last_tuples
 from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.worker import ROW, FileJob, FitJob
@@ -34,13 +34,13 @@ def continued_from(job: FitJob, old_ends: pa.Table | None) -> pa.Table | None:
 
 def removed_rows(job: FileJob, batches: Iterable[pa.RecordBatch], last: pa.Table | None) -> pa.Table:
     """Return unit and row of the positions to set aside, given all rows of some keys in any order."""
-    assert job.spec.reach is not None
+    assert job.spec.speed_limit is not None
     some = [batch for batch in batches if batch.num_rows]
     if not some:
         return FOUND.empty_table()
     rows = pa.Table.from_batches(some)
     rows = rows.take(pa.array(np.lexsort((rows.column(ROW).to_numpy(), rows.column(UNIT).to_numpy()))))
-    removed = job.spec.reach.removes(rows, job.spec.schema, last)
+    removed = job.spec.speed_limit.removes(rows, job.spec.schema, last)
     return rows.select(FOUND.names).filter(pa.array(removed)).cast(FOUND)
 
 
@@ -52,7 +52,7 @@ def without_unreachable(job: FileJob, found: pa.Table) -> FileJob:
 
 def checked_here(job: FileJob, old_ends: pa.Table | None) -> FileJob:
     """Find unreachable positions in this process; keys, times and positions are in memory meanwhile."""
-    if job.spec.reach is None:
+    if job.spec.speed_limit is None:
         return job
     units = list(range(len(job.units)))
     batches = in_threads(lambda ordinal: list(job.positions(ordinal)), units, None)

@@ -15,7 +15,7 @@ from pulse.core.errors import PulseError
 from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
 from pulse.kernels.counting_sort import group
-from pulse.kernels.fit.reach import NONE, unreachable
+from pulse.kernels.fit.speed_limit import NONE, unreachable
 from pulse.operators.data.tuple_columns import encode_keys, times, values
 
 UNITS = {"kn": 1852 / 3600, "m/s": 1.0, "km/h": 1 / 3.6}
@@ -29,7 +29,7 @@ class SpeedError(PulseError, ValueError):
 
 
 @dataclass(frozen=True)
-class Reach:
+class SpeedLimit:
     """The largest speed of a key: its text, metres a second, and the attributes of positions."""
 
     text: str
@@ -38,11 +38,11 @@ class Reach:
     degrees: bool
 
     @classmethod
-    def of(cls, text: str, schema: StreamSchema) -> Reach:
+    def of(cls, text: str, schema: StreamSchema) -> SpeedLimit:
         """Parse a speed for the positions of a stream.
 
         >>> schema = StreamSchema.of(time="t", modelled={"x": "linear", "y": "linear"})
-        >>> Reach.of("36 km/h", schema).speed
+        >>> SpeedLimit.of("36 km/h", schema).speed
         10.0
         """
         match = _SPEED.fullmatch(str(text))

@@ -8,7 +8,7 @@ import pytest
 
 from pulse.core.plane import Plane
 from pulse.core.schema import StreamSchema
-from pulse.operators.fit.reach import Reach, SpeedError
+from pulse.operators.fit.speed_limit import SpeedError, SpeedLimit
 
 SCHEMA = StreamSchema.of(key={"k": "string"}, time="t", modelled={"x": "linear", "y": "linear"})
 
@@ -18,20 +18,20 @@ SCHEMA = StreamSchema.of(key={"k": "string"}, time="t", modelled={"x": "linear",
     [("60 kn", 30.866666), ("60knots", 30.866666), ("10 m/s", 10.0), ("36 km/h", 10.0), (".5 KN", 0.257222)],
 )
 def test_units(text: str, speed: float) -> None:
-    assert Reach.of(text, SCHEMA).speed == pytest.approx(speed, abs=1e-6)
+    assert SpeedLimit.of(text, SCHEMA).speed == pytest.approx(speed, abs=1e-6)
 
 
 @pytest.mark.parametrize("text", ["60", "kn", "60 furlongs", "0 kn", "-5 kn", "nan kn", ""])
 def test_what_is_no_speed_is_refused(text: str) -> None:
     with pytest.raises(SpeedError, match="expected a speed such as '60 kn'"):
-        Reach.of(text, SCHEMA)
+        SpeedLimit.of(text, SCHEMA)
 
 
 def test_positions_are_metres_or_degrees() -> None:
     degrees = StreamSchema.of(time="t", modelled={"lat": "linear", "lon": "linear"})
-    assert Reach.of("60 kn", degrees).degrees
+    assert SpeedLimit.of("60 kn", degrees).degrees
     with pytest.raises(SpeedError, match=r"expected positions to be modelled, .* got price"):
-        Reach.of("60 kn", StreamSchema.of(time="t", modelled={"price": "step"}))
+        SpeedLimit.of("60 kn", StreamSchema.of(time="t", modelled={"price": "step"}))
 
 
 def test_keys_of_dictionaries_and_the_distortion_of_the_plane() -> None:
@@ -43,9 +43,9 @@ def test_keys_of_dictionaries_and_the_distortion_of_the_plane() -> None:
             "y": [0.0, 0.0, 0.0, 0.0],
         }
     )
-    reach = Reach.of("10 m/s", SCHEMA)
-    assert reach.removes(table, SCHEMA).tolist() == [False, False, True, False]
+    limit = SpeedLimit.of("10 m/s", SCHEMA)
+    assert limit.removes(table, SCHEMA).tolist() == [False, False, True, False]
     bent = StreamSchema(**{**vars(SCHEMA), "plane": Plane(0.1, 0.1)})
-    assert not reach.removes(table, bent).any()
+    assert not limit.removes(table, bent).any()
     last = pa.table({"k": ["b"], "t": pa.array([0], pa.timestamp("us")), "x": [1e6], "y": [0.0]})
-    assert np.flatnonzero(reach.removes(table, SCHEMA, last)).tolist() == [0, 2]
+    assert np.flatnonzero(limit.removes(table, SCHEMA, last)).tolist() == [0, 2]
