@@ -9,16 +9,12 @@ ascending: from ``instants[s]`` on (microseconds) the map of step ``s`` is in fo
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from pulse.kernels._jit import IN1, IN2, IN_INT1, INT, OUT1, OUT2, OUT_INT1, device, kernel, step
-from pulse.kernels.double_double import two_product
-from pulse.kernels.rounding import GROWN, TERM, UNIT, lost
+from pulse.kernels._jit import IN1, IN_INT1, INT, OUT1, OUT_INT1, device, kernel
+from pulse.kernels.pieces.map_rounding import mapped_bound
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -27,31 +23,13 @@ _STEPS = types.Tuple((IN_INT1, IN_INT1))
 _MAPS = types.Tuple((IN1, IN1))
 _ROUNDED = types.Tuple((IN1, IN1, IN1, IN1))
 _BOUNDED = types.Tuple((OUT1, OUT1))
-_PIECES = types.Tuple((IN2, IN1, IN1, IN1))
-_RESTATED = types.Tuple((OUT2, OUT1, OUT1))
-_RANGES = types.Tuple((IN_INT1, IN1, IN1))
 _RUNS = types.Tuple((IN_INT1, IN_INT1))
 _GRID = types.Tuple((IN_INT1, IN_INT1, INT))
 _CODED = types.Tuple((types.Array(types.int32, 1, "C", readonly=True), IN_INT1))
-_PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT_INT1))
 _RANGE = types.Tuple((INT, INT))
 _OUT_MAPS = types.Tuple((OUT1, OUT1))
 _MOVES = types.Tuple((IN_INT1, IN_INT1, IN_INT1))
-_SMALLEST = 2.0**-1074
-_NEAR_OVERFLOW, _NEAR_UNDERFLOW = (
-    1e290,
-    1e-250,
-)  # between them the rounding error of a product is a float, found exactly
 _FEW = 8  # rows per move: with fewer, sorting the moves costs as much as a lookup per row
-
-
-class MappedParts(NamedTuple):
-    """A table of rows cut at steps: ``row`` ascends, ``[lo, hi)`` lies in one step; ``step`` is -1 before the first."""
-
-    row: Integers
-    lo: Array
-    hi: Array
-    step: Integers
 
 
 @device
@@ -65,42 +43,6 @@ def _in_force(instants, begin, stop, time):
         else:
             stop = middle
     return first - 1
-
-
-@step
-def _product_lost(a, v):
-    """Bound the rounding error of ``a * v``: 0 where the product is exact."""
-    p = abs(a * v)
-    if a == 1.0 or v == 0.0:
-        return 0.0
-    if not (_NEAR_UNDERFLOW < p < _NEAR_OVERFLOW and abs(v) < _NEAR_OVERFLOW and a < _NEAR_OVERFLOW):
-        return UNIT * p + _SMALLEST
-    return abs(two_product(a, v)[1])
-
-
-@step
-def _value_lost(v, a, b, da, db):
-    """Bound the distance of the computed ``a * v + b`` from the image of ``v`` under a map within ``a ± da``, ``b ± db``."""
-    off = _product_lost(a, v) + lost(a * v, b) + db
-    if da > 0.0:
-        off += da * abs(v)
-    return off * GROWN
-
-
-@step
-def _bound_scaled(e, a, da):
-    """Return the bound ``(a + da) e``, rounded up; exactly ``a e`` where that is a double."""
-    scaled = a * e
-    if da > 0.0 or _product_lost(a, e) > 0.0:
-        scaled = (a + da) * e * GROWN
-    return scaled
-
-
-@step
-def _bound(v, e, a, b, da, db):
-    """Return the bound of ``a * v + b`` for a value within ``v ± e``, rounding included."""
-    off, scaled = _value_lost(v, a, b, da, db), _bound_scaled(e, a, da)
-    return (scaled + off) * GROWN if off > 0.0 else scaled
 
 
 @kernel(IN_INT1, IN_INT1, _STEPS, OUT_INT1)
@@ -134,7 +76,7 @@ def _apply_bounded(numbers, cell, time, steps, maps):
         if begin == stop or time[i] < instants[begin]:
             continue
         s = _in_force(instants, begin, stop, time[i])
-        err[i] = _bound(values[i], err[i], a[s], b[s], da[s], db[s])
+        err[i] = mapped_bound(values[i], err[i], a[s], b[s], da[s], db[s])
         values[i] = a[s] * values[i] + b[s]
 
 
@@ -220,7 +162,7 @@ def _apply_grid(numbers, grid, cell, steps, maps):
             while step + 1 < stop and instants[step + 1] <= time:
                 step += 1
             if step >= begin:
-                err[i] = _bound(values[i], err[i], a[step], b[step], da[step], db[step])
+                err[i] = mapped_bound(values[i], err[i], a[step], b[step], da[step], db[step])
                 values[i] = a[step] * values[i] + b[step]
             time += every
 
@@ -239,101 +181,10 @@ def _apply_runs(numbers, runs, cell, steps, maps):
             while step + 1 < stop and instants[step + 1] <= time[i]:
                 step += 1
             if step >= begin:
-                err[i] = _bound(values[i], err[i], a[step], b[step], da[step], db[step])
+                err[i] = mapped_bound(values[i], err[i], a[step], b[step], da[step], db[step])
                 values[i] = a[step] * values[i] + b[step]
             i += 1
         i = end
-
-
-@device
-def _first_after(instants, begin, stop, ref, offset):
-    """Return the first step that lies after ``ref + offset`` seconds."""
-    while begin < stop:
-        middle = (begin + stop) >> 1
-        if (instants[middle] - ref) / 1e6 > offset:
-            stop = middle
-        else:
-            begin = middle + 1
-    return begin
-
-
-@kernel(_RANGES, IN_INT1, _STEPS, OUT_INT1)
-def _count(ranges, cell, steps, out):
-    ref, lo, hi = ranges
-    offsets, instants = steps
-    for i in range(ref.shape[0]):
-        stop = offsets[cell[i] + 1]
-        s = _first_after(instants, offsets[cell[i]], stop, ref[i], lo[i])
-        out[i] = 1
-        while s < stop and (instants[s] - ref[i]) / 1e6 < hi[i]:
-            out[i] += 1
-            s += 1
-
-
-@kernel(_RANGES, IN_INT1, _STEPS, IN_INT1, _PARTS)
-def _cut(ranges, cell, steps, starts, parts):
-    ref, lo, hi = ranges
-    offsets, instants = steps
-    row, part_lo, part_hi, step = parts
-    for i in range(ref.shape[0]):
-        begin = offsets[cell[i]]
-        s = _first_after(instants, begin, offsets[cell[i] + 1], ref[i], lo[i])
-        at = lo[i]
-        for p in range(starts[i], starts[i + 1]):
-            row[p], part_lo[p], step[p] = i, at, s - 1 if s > begin else -1
-            if p + 1 < starts[i + 1]:
-                at = (instants[s] - ref[i]) / 1e6
-                part_hi[p] = at
-                s += 1
-            else:
-                part_hi[p] = hi[i]
-
-
-@kernel(_PIECES, IN_INT1, _ROUNDED, _RESTATED)
-def _restate(pieces, step, maps, out):
-    c, lo, hi, err = pieces
-    a, b, da, db = maps
-    made, bound, rates = out
-    n, k = c.shape
-    for i in range(n):
-        s = step[i]
-        if s < 0:
-            for j in range(k):
-                made[i, j] = c[i, j]
-            bound[i], rates[i] = err[i], 0.0
-            continue
-        t, size = max(abs(lo[i]), abs(hi[i])), 0.0
-        for j in range(k - 1, -1, -1):
-            made[i, j] = a[s] * c[i, j]
-            if j > 0:
-                size = (size + abs(made[i, j])) * t
-        rate = _value_lost(c[i, 0], a[s], b[s], da[s], db[s])
-        if (
-            size > 0.0
-        ):  # degree 1 or more is evaluated anew; scaling by a power of two leaves its rounding unchanged
-            whole = b[s] == 0.0 and da[s] == 0.0 and math.frexp(a[s])[0] == 0.5
-            rate = 0.0 if whole else TERM * k * (size + abs(made[i, 0]) + abs(b[s])) * GROWN
-        made[i, 0] += b[s]
-        bound[i], rates[i] = _bound_scaled(err[i], a[s], da[s]), rate
-        if rate > 0.0:
-            bound[i] = (bound[i] + rate) * GROWN
-
-
-@kernel(IN_INT1, IN_INT1, _MAPS, IN1, OUT1)
-def _drift(offsets, step, maps, drift, out):
-    a, da = maps
-    for g in range(offsets.shape[0] - 1):
-        carried, scale, off, changes = 0.0, 1.0, 0.0, 0
-        for i in range(offsets[g], offsets[g + 1]):
-            now = a[step[i]] if step[i] >= 0 else 1.0
-            vague = da[step[i]] if step[i] >= 0 else 0.0
-            if i > offsets[g] and now != scale:
-                carried += (abs(now - scale) + vague + off) * drift[i - 1]
-                changes += 1
-            scale, off = now, vague
-            out[i] = _bound_scaled(drift[i], now, vague)
-            if changes > 0:
-                out[i] = (out[i] + carried) * (GROWN + 4 * changes * UNIT)
 
 
 def steps_in_force(cell: Integers, time: Integers, steps: tuple[Integers, Integers]) -> Integers:
@@ -342,7 +193,7 @@ def steps_in_force(cell: Integers, time: Integers, steps: tuple[Integers, Intege
     >>> steps_in_force(np.array([0, 0]), np.array([9, 10]), (np.array([0, 1]), np.array([10]))).tolist()
     [-1, 0]
     """
-    _check(cell, steps, len(time))
+    check_steps(cell, steps, len(time))
     out = np.empty(len(cell), np.int64)
     _find(cell, time, steps, out)
     return out
@@ -359,7 +210,7 @@ def apply_steps(
     >>> apply_steps(np.array([3.0, 3.0]), np.array([0, 0]), np.array([9, 10]), steps, maps).tolist()
     [3.0, 7.0]
     """
-    _check(cell, steps, len(values), len(time))
+    check_steps(cell, steps, len(values), len(time))
     out = np.array(values, np.float64)
     _apply(out, cell, time, steps, maps)
     return out
@@ -383,7 +234,7 @@ def apply_steps_with_bounds(
     >>> [x.tolist() for x in apply_steps_with_bounds(value, err, cell, time, steps, maps)]
     [[13.0], [2.0]]
     """
-    _check(cell, steps, len(values), len(err), len(time))
+    check_steps(cell, steps, len(values), len(err), len(time))
     out = np.array(values, np.float64), np.array(err, np.float64)
     _apply_bounded(out, cell, time, steps, maps)
     return out
@@ -407,7 +258,7 @@ def apply_steps_by_code(
     [3.0, 3.0, 7.0]
     """
     code, time = rows
-    _check(cell, steps)
+    check_steps(cell, steps)
     if not len(values) == len(code) == len(time):
         raise ValueError(f"steps: expected {len(values)} codes and times, got {len(code)} and {len(time)}")
     if not len(values):
@@ -461,7 +312,7 @@ def apply_steps_on_grid(
     [3.0, 7.0, 7.0]
     """
     first, place, every = grid
-    _check(cell, steps, len(first), len(place) - 1)
+    check_steps(cell, steps, len(first), len(place) - 1)
     if not place[-1] <= len(numbers[0]) == len(numbers[1]):
         raise ValueError(f"values: expected {place[-1]}, got {len(numbers[0])}")
     out = np.array(numbers[0], np.float64), np.array(numbers[1], np.float64)
@@ -487,7 +338,7 @@ def apply_steps_in_place(
     [3.0, 7.0, 7.0]
     """
     time, counts = runs
-    _check(cell, steps, len(counts))
+    check_steps(cell, steps, len(counts))
     values, err = numbers
     if not len(values) == len(err) == len(time) == counts.sum():
         raise ValueError(
@@ -496,70 +347,8 @@ def apply_steps_in_place(
     _apply_runs(numbers, runs, cell, steps, maps)
 
 
-def cut_at_steps(
-    ref: Integers, lo: Array, hi: Array, cell: Integers, steps: tuple[Integers, Integers]
-) -> MappedParts:
-    """Cut ranges ``[ref + lo, ref + hi)`` where a step of their cell lies strictly inside; a point is never cut.
-
-    Degenerate: a range that begins at a step lies in it; one that ends there does not.
-
-    >>> steps = np.array([0, 1]), np.array([5_000_000])
-    >>> [x.tolist() for x in cut_at_steps(np.array([0]), np.array([0.0]), np.array([8.0]), np.array([0]), steps)]
-    [[0, 0], [0.0, 5.0], [5.0, 8.0], [-1, 0]]
-    """
-    _check(cell, steps, len(ref), len(lo), len(hi))
-    ranges = ref, lo, hi
-    counts = np.empty(len(ref), np.int64)
-    _count(ranges, cell, steps, counts)
-    starts = np.concatenate(([0], np.cumsum(counts)))
-    n = int(starts[-1])
-    parts = MappedParts(np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n, np.int64))
-    _cut(ranges, cell, steps, starts, tuple(parts))
-    return parts
-
-
-class Restated(NamedTuple):
-    """A batch of mapped polynomials: coefficients ``c``, bounds ``err``, and ``rounding``, the part of ``err`` the maps added."""
-
-    c: Array
-    err: Array
-    rounding: Array
-
-
-def restate(
-    c: Array, lo: Array, hi: Array, err: Array, step: Integers, maps: tuple[Array, Array, Array, Array]
-) -> Restated:
-    """Map polynomials ``c[n, k]`` on ``[lo, hi]``, within ``err``, by the map of their ``step``; -1 leaves one unchanged.
-
-    ``maps`` are as in :func:`apply_steps_with_bounds`. A bound scales by ``a`` and grows by the rounding of forming the
-    coefficients and evaluating them: for a constant the exact errors of the product and the sum, else ``4 u k (a M + |b|)``
-    (:mod:`pulse.kernels.rounding`), taken before ``a c_0`` and ``b`` cancel. Scaling by a power of two without a shift adds 0.
-
-    >>> maps = tuple(np.array([x]) for x in (0.25, 0.0, 0.0, 0.0))
-    >>> found = restate(np.array([[8.0, 4.0]]), np.zeros(1), np.ones(1), np.ones(1), np.zeros(1, np.int64), maps)
-    >>> found.c.tolist(), found.err.tolist(), found.rounding.tolist()
-    ([[2.0, 1.0]], [0.25], [0.0])
-    """
-    n = len(c)
-    found = Restated(np.empty(c.shape), np.empty(n), np.empty(n))
-    pieces = [np.ascontiguousarray(one, np.float64) for one in (c, lo, hi, err)]
-    _restate(tuple(pieces), np.ascontiguousarray(step, np.int64), tuple(maps), tuple(found))
-    return found
-
-
-def scaled_drift(offsets: Integers, step: Integers, maps: tuple[Array, Array], drift: Array) -> Array:
-    """Bound the error of the mapped integral by that of the integral, row by row of groups ``offsets``.
-
-    With ``E`` the integral of the error, scaled by ``a_k`` from ``T_k`` on:
-    ``E'(t) = a_k E(t) + sum((a_j - a_(j+1)) E(T_(j+1)))``, so ``a_k D(t) + sum(|a_j - a_(j+1)| D(T_(j+1)))`` bounds it.
-    If the scale never changes, that is ``a D``. ``maps`` are the scales and the uncertainty of each; the result is rounded up.
-    """
-    out = np.empty(len(drift))
-    _drift(offsets, step, maps, drift, out)
-    return out
-
-
-def _check(cell: Integers, steps: tuple[Integers, Integers], *lengths: int) -> None:
+def check_steps(cell: Integers, steps: tuple[Integers, Integers], *lengths: int) -> None:
+    """Check that rows have a cell each, and cells their steps."""
     if any(length != len(cell) for length in lengths):
         raise ValueError(f"steps: expected {len(cell)} rows, one per cell, got {lengths}")
     if len(cell) and not (cell.min() >= 0 and cell.max() < len(steps[0]) - 1):

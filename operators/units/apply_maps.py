@@ -25,13 +25,8 @@ from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.decimals import as_doubles
 from pulse.core.schema import StreamSchema
-from pulse.kernels.pieces.step_maps import (
-    apply_steps_on_grid,
-    apply_steps_with_bounds,
-    cut_at_steps,
-    restate,
-    scaled_drift,
-)
+from pulse.kernels.pieces.mapped_pieces import cut_at_steps, restate, scaled_drift
+from pulse.kernels.pieces.step_maps import apply_steps_on_grid, apply_steps_with_bounds
 from pulse.kernels.rounding import GROWN
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.decimals import as_doubles
 from pulse.core.schema import StreamSchema, Truth
-from pulse.kernels.pieces.step_maps import cut_at_steps
+from pulse.kernels.pieces.mapped_pieces import cut_at_steps
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import instants, needed_columns, times

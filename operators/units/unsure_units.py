@@ -12,7 +12,7 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.time import format_instant
-from pulse.kernels.pieces.step_maps import MappedParts, Restated, restate
+from pulse.kernels.pieces.mapped_pieces import MappedParts, Restated, restate
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM
 from pulse.kernels.status import OK

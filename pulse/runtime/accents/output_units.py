@@ -19,7 +19,7 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import certainty_codes
 from pulse.core.columns import Columns
 from pulse.core.segment.coefficients import to_padded
-from pulse.kernels.pieces.step_maps import cut_at_steps, restate
+from pulse.kernels.pieces.mapped_pieces import cut_at_steps, restate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import ending_after
 from pulse.operators.output.diff import difference

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.pieces.step_maps import (
-    apply_steps,
-    apply_steps_by_code,
-    cut_at_steps,
-    scaled_drift,
-    steps_in_force,
-)
+from pulse.kernels.pieces.step_maps import apply_steps, apply_steps_by_code, steps_in_force
 
 FAR = 10**15
 cells = st.lists(st.lists(st.integers(0, 12), max_size=4, unique=True).map(sorted), min_size=1, max_size=3)
@@ -84,46 +78,12 @@ def test_codes_that_do_not_fit_are_refused():
         apply_steps_by_code(np.zeros(2), rows, np.array([0, 7]), steps, maps)
 
 
-@given(cells, st.data())
-def test_parts_tile_their_rows_and_lie_in_one_step(steps, data):
-    row = st.tuples(
-        st.integers(0, len(steps) - 1), st.integers(-2, 12), st.integers(0, 9), st.sampled_from([0, FAR])
-    )
-    rows = data.draw(st.lists(row, max_size=6))
-    ref = np.array([FAR + shift for *_, shift in rows], np.int64)
-    lo = np.array([0.5 * begin - shift / 1e6 for _, begin, _, shift in rows])
-    hi = np.array([0.5 * (begin + length) - shift / 1e6 for _, begin, length, shift in rows])
-    packed, _ = arrays(steps)
-    parts = cut_at_steps(ref, lo, hi, np.array([c for c, *_ in rows], np.int64), packed)
-    for i, (c, begin, length, shift) in enumerate(rows):
-        own = np.flatnonzero(parts.row == i)
-        inside = [at for at in steps[c] if begin < at < begin + length]
-        bounds = [begin, *inside, begin + length]
-        assert (2 * (parts.lo[own] + shift / 1e6)).tolist() == bounds[:-1]
-        assert (2 * (parts.hi[own] + shift / 1e6)).tolist() == bounds[1:]
-        for p, at in zip(own, bounds, strict=False):
-            before = [s for s, there in enumerate(steps[c], packed[0][c]) if there <= at]
-            assert parts.step[p] == (before[-1] if before else -1)
-
-
-def test_drift_is_carried_over_a_change_of_scale():
-    scales = np.array([4.0]), np.zeros(1)
-    out = scaled_drift(
-        np.array([0, 2, 4]), np.array([-1, 0, 0, 0]), scales, np.array([1.0, 2.0, 3.0, np.inf])
-    )
-    assert out.tolist() == pytest.approx([1.0, 4.0 * 2.0 + 3.0 * 1.0, 12.0, np.inf], rel=1e-14)
-    assert out[1] >= 11.0
-    assert out[2] == 12.0
-
-
 def test_what_does_not_fit_is_refused():
     steps, maps = (np.array([0, 1]), np.array([5])), (np.array([2.0]), np.array([0.0]))
     with pytest.raises(ValueError, match=r"expected cells in 0\.\.0, got 0\.\.1"):
         apply_steps(np.zeros(2), np.array([0, 1]), np.zeros(2, np.int64), steps, maps)
     with pytest.raises(ValueError, match="expected 1 rows"):
         apply_steps(np.zeros(2), np.array([0]), np.zeros(2, np.int64), steps, maps)
-    empty = np.zeros(0, np.int64)
-    assert len(cut_at_steps(empty, np.zeros(0), np.zeros(0), empty, steps).row) == 0
 
 
 def test_the_step_in_force_is_the_last_that_began() -> None:
