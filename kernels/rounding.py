@@ -229,12 +229,12 @@ def _rows(c: Array, lo: Array, hi: Array) -> tuple[Array, Array, Array]:
     return arrays[0], arrays[1], arrays[2]
 
 
-def round_up(values: Array, bits: int = 6) -> Array:
-    """Round numbers that are not negative up to ``bits`` significant bits, so that they are stored in about a byte.
+def round_up(values: Array) -> Array:
+    """Round numbers that are not negative up to six significant bits, so that they are stored in about a byte.
 
     >>> round_up(np.array([0.0, 1.0, 1.01, np.inf])).tolist()
     [0.0, 1.0, 1.03125, inf]
     """
     fraction, exponent = np.frexp(values)
     with np.errstate(over="ignore"):
-        return np.asarray(np.ldexp(np.ceil(fraction * 2.0**bits) / 2.0**bits, exponent))
+        return np.asarray(np.ldexp(np.ceil(fraction * 64.0) / 64.0, exponent))

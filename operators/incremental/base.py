@@ -7,6 +7,7 @@ evaluated for this revision, or by replay from further upstream, in this order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -157,6 +158,19 @@ class IncrementalOperator:
         """Compute the content from that of the inputs."""
         raise NotImplementedError
 
+    def evaluated_again(
+        self, affected: KeyRanges, evaluate: Callable[[KeyRanges], BeforeAfter] | None = None
+    ) -> Delta:
+        """Evaluate affected stretches again, by default by a replay, and return what changed in them.
+
+        What a connection point does not store is kept for the operators above, with the margin that these read around a change.
+        """
+        wide = affected if self.point is not None else affected.widened(*self.margin).merged()
+        made, delta = changed_apart(evaluate or self.replay, wide)
+        if self.point is None:
+            self.cache = made
+        return delta
+
     def estimate(self, stretches: KeyRanges) -> IntArray:
         """Estimate the rows processed to get the content of each stretch, in one version; O(log n) each."""
         if self.point is not None:
@@ -219,8 +233,7 @@ class IncrementalRowwise(IncrementalOperator):
         if self.margin == NONE or self.point is not None:
             content = below.content()
             return changed_rows(content.within(self.applied(content.relation)))
-        self.cache, delta = changed_apart(self.replay, below.stretches.widened(*self.margin).merged())
-        return delta
+        return self.evaluated_again(below.stretches)
 
 
 def _part(cache: BeforeAfter, stretches: KeyRanges) -> BeforeAfter | None:

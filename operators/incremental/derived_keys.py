@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.operators.incremental.base import IncrementalOperator
-from pulse.operators.incremental.delta import Delta, KeyRanges, changed_apart, concat_ranges
+from pulse.operators.incremental.delta import Delta, KeyRanges, concat_ranges
 
 
 class DerivedKeys(IncrementalOperator):
@@ -88,10 +88,4 @@ class DerivedKeys(IncrementalOperator):
     def changed(self, mode: str) -> Delta:
         """Evaluate what changed again, in this mode."""
         self.count_mode(mode, self.revised)
-        affected = self._affected()
-        if self.point is None:
-            affected = affected.widened(*self.margin).merged()
-        made, delta = changed_apart(self.replay, affected)
-        if self.point is None:
-            self.cache = made
-        return delta
+        return self.evaluated_again(self._affected())

@@ -22,7 +22,6 @@ from pulse.operators.incremental.delta import (
     BeforeAfter,
     Delta,
     KeyRanges,
-    changed_apart,
     extend_to_rows,
 )
 from pulse.operators.relational.equi_join import (
@@ -139,13 +138,7 @@ class IncrementalJoin(IncrementalOperator):
                 found.append(KeyRanges(self.codes_of_pairs(pairs), widened.start, widened.end))
         mode = DOWNSTREAM if all(arc.point is not None for arc in self.inputs) else UPSTREAM
         self.count_mode(mode, self.revised)
-        affected = KeyRanges.concat(found).merged()
-        if self.point is None:
-            affected = affected.widened(*self.margin).merged()
-        made, delta = changed_apart(self._evaluated, affected)
-        if self.point is None:
-            self.cache = made
-        return delta
+        return self.evaluated_again(KeyRanges.concat(found).merged(), self._evaluated)
 
     def _partnered(self, side: int, delta: Delta) -> tuple[IntArray, IntArray]:
         """Return the pairs that changed stretches of a side take part in, and the stretch of each."""

@@ -12,7 +12,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.time import EARLIEST, LATEST
 from pulse.operators.data.relation import Relation
 from pulse.operators.incremental.base import STATELESS, IncrementalOperator
-from pulse.operators.incremental.delta import BeforeAfter, Delta, KeyRanges, changed_apart, concat_ranges
+from pulse.operators.incremental.delta import BeforeAfter, Delta, KeyRanges, concat_ranges
 
 if TYPE_CHECKING:
     from pulse.operators.relational.key_by import KeyBy
@@ -125,10 +125,4 @@ class IncrementalKeyBy(IncrementalOperator):
         affected = KeyRanges(
             np.ascontiguousarray(touched[:, 0]), times.start[touched[:, 1]], times.end[touched[:, 1]]
         )
-        affected = affected.merged()
-        if self.point is None:
-            affected = affected.widened(*self.margin).merged()
-        made, delta = changed_apart(self.replay, affected)
-        if self.point is None:
-            self.cache = made
-        return delta
+        return self.evaluated_again(affected.merged())

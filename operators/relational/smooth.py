@@ -41,7 +41,7 @@ from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.lifting import RELATIVE
 from pulse.operators.expressions.symmetry import Renaming
 from pulse.operators.incremental.base import UPSTREAM, IncrementalOperator, overlapping
-from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges, changed_apart
+from pulse.operators.incremental.delta import END_MARGIN, BeforeAfter, Delta, KeyRanges
 from pulse.operators.inversion.fit import Fit
 from pulse.operators.inversion.needs import Needs
 from pulse.operators.inversion.sources import Inversion
@@ -272,9 +272,7 @@ class IncrementalSmooth(IncrementalOperator):
         below = self.inputs[0].delta
         assert below is not None
         self.count_mode(UPSTREAM, len(below))
-        affected = below.stretches.widened(0, self.node.looks_back + END_MARGIN)
-        self.cache, delta = changed_apart(self.replay, affected.widened(*self.margin).merged())
-        return delta
+        return self.evaluated_again(below.stretches.widened(0, self.node.looks_back + END_MARGIN).merged())
 
 
 @plan_node

@@ -198,16 +198,14 @@ class PairHome:
         return own
 
 
-def cell_size(
-    relation: Relation, position: tuple[str, str], reach: float, bucket: int, margin: int = 0
-) -> float:
+def cell_size(relation: Relation, position: tuple[str, str], reach: float, bucket: int) -> float:
     """Choose a cell size, from a sample, so that a portion touches few cells: at least ``2 * reach``, and about a box's size.
 
     All sides of a join need the same size: take the largest of theirs.
     """
     stride = -(-relation.groups // _SAMPLE)
     sample = relation.select_groups(np.arange(0, relation.groups, max(stride, 1)))
-    box = _group_boxes(portions(sample, bucket, margin).relation, position)
+    box = _group_boxes(portions(sample, bucket, 0).relation, position)
     if len(box) == 0:
         return max(2.0 * reach, 1.0)
     width, height = box[:, 1] - box[:, 0] + reach, box[:, 3] - box[:, 2] + reach

@@ -170,7 +170,11 @@ class WindowFunction:
     # -- accents --------------------------------------------------------------------------------------------
 
     def derived_output(self) -> DerivedOutput:
-        """Return how the output follows alterations of the argument: here as the argument itself."""
+        """Return how the output follows alterations: counts and instants not, a sum by their factor, others as the argument."""
+        if self.function == "count" or self.gives_instants:
+            return DerivedOutput.unaltered(self.output, self.argument)
+        if self.function == "sum":
+            return DerivedOutput.summed(self.output, self.argument)
         return DerivedOutput.aggregated(self.output, self.argument, lambda map: map)
 
     # -- revisions ------------------------------------------------------------------------------------------

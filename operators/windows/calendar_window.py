@@ -15,9 +15,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -29,7 +30,6 @@ from pulse.kernels.polynomial.arithmetic import evaluate, integrate
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, UNIT, evaluation, magnitudes
 from pulse.kernels.windows.window_spans import Spans as RowSpans
-from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.incremental.base import IncrementalOperator, Maintenance, overlapping
@@ -66,12 +66,16 @@ class PeriodAggregate(WindowFunction):
         made = self.segments(relation)
         return made if possible else made.without_possible()
 
-    def segments(self, relation: Relation) -> Relation:
+    def cut(self, relation: Relation) -> tuple[Relation, Spans]:
+        """Return the rows that count, and their parts in the periods."""
         rows = present(relation)
         if self.function in ("sum", "avg") and not rows.columns.points:
             rows = rows.ranges_only()
         assert self.periods is not None
-        spans = spans_by(rows, self.periods)
+        return rows, spans_by(rows, self.periods)
+
+    def segments(self, relation: Relation) -> Relation:
+        rows, spans = self.cut(relation)
         if rows.columns.points:
             values, err, certainty = self._of_tuples(rows, spans)
         else:
@@ -197,15 +201,6 @@ class PeriodAggregate(WindowFunction):
     def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
         return UNKNOWN if self.function in ("sum", "count", *INSTANTS) else Fit(fit.error)
 
-    # -- accents --------------------------------------------------------------------------------------------
-
-    def derived_output(self) -> DerivedOutput:
-        if self.function in ("count", *INSTANTS):
-            return DerivedOutput.unaltered(self.output, self.argument)
-        if self.function == "sum":
-            return DerivedOutput.summed(self.output, self.argument)
-        return super().derived_output()
-
     # -- explain --------------------------------------------------------------------------------------------
 
     def equations(self, size: str) -> tuple[str, ...]:
@@ -236,7 +231,7 @@ class CalendarWindow(Window):
         output: str,
         periods: Periods,
         other: str | None = None,
-    ) -> CalendarWindow:
+    ) -> Self:
         """Return the aggregate over each of the periods."""
         return cls(input, function, argument, output, periods.longest, None, other, periods=periods)
 
@@ -249,11 +244,19 @@ class CalendarWindow(Window):
     keeps_samples = False
     closes = False
 
+    kinds: ClassVar[tuple[Callable[..., WindowFunction], ...]] = (
+        PeriodAggregate,
+        FlowOfPeriods,
+        RatioOfPeriods,
+    )
+    """The functions of values, of flows, and of quotients of two flows."""
+
     @property
     def operator(self) -> WindowFunction:
-        kind: type[PeriodAggregate | FlowOfPeriods] = PeriodAggregate
+        of_values, of_flows, of_ratios = self.kinds
+        kind = of_values
         if self.is_of_flow:
-            kind = FlowOfPeriods if self.other is None else RatioOfPeriods
+            kind = of_flows if self.other is None else of_ratios
         of = self.function, self.argument, self.output, self.periods.longest, None, self.other
         return kind(*of, periods=self.periods)
 

@@ -34,7 +34,6 @@ from pulse.kernels.windows.extremum import HEAD, STEP, SlidingPieces, sliding_ex
 from pulse.kernels.windows.extremum_instants import Model, Reached, first_at_most, highest_of, reached
 from pulse.kernels.windows.monotone_parts import best_before, monotone_parts, where_reached
 from pulse.kernels.windows.window_spans import Spans, spans_of
-from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.inversion.fit import UNKNOWN, Fit
@@ -60,9 +59,6 @@ class _Instants(WindowFunction):
 
     def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
         return UNKNOWN
-
-    def derived_output(self) -> DerivedOutput:
-        return DerivedOutput.unaltered(self.output, self.argument)
 
 
 def model_of(relation: Relation, argument: str, function: str) -> Model:

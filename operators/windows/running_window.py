@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pulse.core.arrays import IntArray
-from pulse.core.calendar import Periods, Since
+from pulse.core.calendar import Since
 from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.core.columns import Columns
 from pulse.core.instants import split
@@ -34,11 +34,9 @@ from pulse.operators.data.samples import Samples
 from pulse.operators.evaluation import PlanEvaluation
 from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc
 from pulse.operators.node import Node, plan_node
-from pulse.operators.windows.base import WindowFunction, present
 from pulse.operators.windows.calendar_window import CalendarWindow, PeriodAggregate
 from pulse.operators.windows.extremum_instant import running_instants
 from pulse.operators.windows.functions import OVER_TUPLES
-from pulse.operators.windows.period_spans import spans_by
 from pulse.operators.windows.running_flow import RunningFlow, RunningRatio
 from pulse.operators.windows.running_integral import Running, running_average, running_integral
 from pulse.operators.windows.tuple_window import PointWindow
@@ -52,11 +50,7 @@ class RunningAggregate(PeriodAggregate):
         return Columns(before.key, (self.output,), (), before.time, before.points)
 
     def segments(self, relation: Relation) -> Relation:
-        rows = present(relation)
-        if self.function in ("sum", "avg") and not rows.columns.points:
-            rows = rows.ranges_only()
-        assert self.periods is not None
-        spans = spans_by(rows, self.periods)
+        rows, spans = self.cut(relation)
         if rows.columns.points:
             return self._at_tuples(rows, spans.row, rows.group[spans.row], spans.row[spans.first_of_row])
         cut = rows.take(spans.row, lo=spans.lo, hi=spans.hi)
@@ -185,30 +179,11 @@ class RunningAggregate(PeriodAggregate):
 class RunningWindow(CalendarWindow):
     """``function`` of ``argument`` per key from the opening of each period up to each instant."""
 
-    @classmethod
-    def of(
-        cls,
-        input: Node,
-        function: str,
-        argument: str,
-        output: str,
-        periods: Periods,
-        other: str | None = None,
-    ) -> RunningWindow:
-        """Return the aggregate since the opening of each of the periods."""
-        return cls(input, function, argument, output, periods.longest, None, other, periods=periods)
-
     # -- evaluation -----------------------------------------------------------------------------------------
 
     is_window = False  # a result belongs to its own instant, not to the closing of a window
 
-    @property
-    def operator(self) -> WindowFunction:
-        kind: type[RunningAggregate | RunningFlow | RunningRatio] = RunningAggregate
-        if self.is_of_flow:
-            kind = RunningFlow if self.other is None else RunningRatio
-        of = self.function, self.argument, self.output, self.periods.longest, None, self.other
-        return kind(*of, periods=self.periods)
+    kinds = (RunningAggregate, RunningFlow, RunningRatio)
 
     def samples(self, run: PlanEvaluation, every: int) -> Samples:
         return Node.samples(self, run, every)

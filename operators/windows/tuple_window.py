@@ -27,7 +27,6 @@ from pulse.core.instants import split
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN, SMALL, TINY, UNIT
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_closings, window_pieces
-from pulse.operators.accent_handling import DerivedOutput
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.errors import OperatorError
@@ -156,15 +155,6 @@ class PointWindow(WindowFunction):
     def input_fit(self, fit: Fit, seconds: float | None) -> Fit:
         # The number of tuples decides the error of a sum.
         return UNKNOWN if self.function in ("sum", "count") else Fit(fit.error)
-
-    # -- accents --------------------------------------------------------------------------------------------
-
-    def derived_output(self) -> DerivedOutput:
-        if self.function == "count":
-            return DerivedOutput.unaltered(self.output, self.argument)
-        if self.function == "sum":
-            return DerivedOutput.summed(self.output, self.argument)
-        return super().derived_output()
 
 
 def standing(

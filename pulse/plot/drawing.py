@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw_curve(
-    axes: Axes, curve: Curve, *, colour: str = BLUE, tube: float = 0.22, width: float = 1.3
-) -> None:
+def draw_curve(axes: Axes, curve: Curve, *, colour: str = BLUE, width: float = 1.3) -> None:
     """Draw the model as strokes inside its tube; jumps dotted, holes hatched; thinned pieces as the band they fill."""
-    axes.fill_between(curve.at, curve.tube_low, curve.tube_high, color=colour, alpha=tube, linewidth=0)
+    axes.fill_between(curve.at, curve.tube_low, curve.tube_high, color=colour, alpha=0.22, linewidth=0)
     if curve.thinned:
         axes.fill_between(curve.at, curve.low, curve.high, color=colour, alpha=0.9, linewidth=0.6)
     else:
