@@ -97,7 +97,7 @@ def short_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "BUCKET_PER_MARGIN", 1)
 
 
-@examples(200)
+@examples(100)
 @given(plan=plans() | following() | unlike_pairs(), stored=stored_streams())
 def test_fragments_in_several_places_give_the_answer(plan, stored) -> None:
     for one in (intersect_as_join(plan), optimise(plan)):  # an intersection itself has no place

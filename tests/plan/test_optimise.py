@@ -251,7 +251,7 @@ def check_rules(plan: Node, stored: dict) -> None:
     assert interpret(optimise(plan), stored) == answer
 
 
-@examples(200)
+@examples(100)
 @given(plan=plans(), stored=stored_streams())
 def test_rules_keep_columns_and_answer(plan, stored) -> None:
     check_rules(plan, stored)
@@ -262,7 +262,7 @@ def test_rules_keep_the_answers_about_pairs(plan, stored) -> None:
     check_rules(plan, stored)
 
 
-@examples(200)
+@examples(100)
 @given(plan=unlike_pairs(), stored=stored_streams())
 def test_rules_keep_the_answers_about_unlike_pairs(plan, stored) -> None:
     check_rules(plan, stored)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
@@ -23,6 +23,7 @@ from pulse.plan.query import Query
 from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.view import MODES, IncrementalView
+from tests.effort import examples
 from tests.runtime.incremental.revised_loads import (
     QUERIES,
     SECOND,
@@ -38,7 +39,7 @@ from tests.runtime.incremental.revised_loads import (
     relation,
 )
 
-few = settings(max_examples=min(15, settings.default.max_examples if settings.default else 15))
+few = examples(10)
 EXTREMA = {
     "maximum": "select id, max(x) as a from S[size 3 advance 1]",
     "uneven": "select id, max(x) as a, avg(x) as b from S[size 5 advance 2]",

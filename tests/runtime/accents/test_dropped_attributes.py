@@ -156,7 +156,7 @@ def test_windows_see_nothing_there_either(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["step", "linear"])
 @given(stream=streams(), rows=st.integers(1, 8))
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_drops_and_adds_in_process(tmp_path: Path, kind: str, stream: Stream, rows: int) -> None:
     """Of files, whatever their row groups, and of tables."""
     compared(stream, kind, fitted(stream, kind, local(), tmp_path, rows), local())

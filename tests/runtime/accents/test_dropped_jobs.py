@@ -243,7 +243,7 @@ def lost_to_silence(stream: Stream, some: list[Batch], second: Fraction) -> bool
 @pytest.mark.parametrize("kind", ["step", "linear"])
 @given(data=st.data(), stream=streams(), late_log=st.booleans(), lateness=st.sampled_from([0, 3, 100]))
 @examples(
-    40,
+    24,
     phases=[Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -9,16 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from pulse.session import Session
+from tests.effort import examples
 from tests.runtime.execution.asking import SECOND, START, local
 
 SIZE, ADVANCE = 3, 1
 KEYS = ("a", "b", "c")
-few = settings(max_examples=min(25, settings.default.max_examples if settings.default else 25))
+few = examples(15)
 
 Series = list[tuple[int, float]]
 """Ascending seconds, and the value from each on; the last one is the end."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
@@ -25,6 +25,7 @@ from pulse.operators.windows.incremental_window import IncrementalWindow
 from pulse.operators.windows.window import Window
 from pulse.plan.query import Query
 from pulse.runtime.incremental.view import IncrementalView, ViewUpdate
+from tests.effort import examples
 from tests.runtime.incremental.revised_loads import (
     QUERIES,
     SECOND,
@@ -44,7 +45,7 @@ from tests.runtime.incremental.revised_loads import (
 MODES = ("upstream", "downstream", "adaptive")
 # An aggregate across keys whose members are uncertain has one bound per cell, and the cells of earlier results may be wider.
 BOUND_PER_CELL = ("mean of a filter",)
-few = settings(max_examples=min(15, settings.default.max_examples if settings.default else 15))
+few = examples(10)
 """Every query is a test of its own, and every example several runs from scratch."""
 
 
