@@ -54,6 +54,10 @@ class Format(ABC):
         self.files(paths)
         return self
 
+    def after(self, earlier: Format) -> Format:
+        """Return this format with the choices that data must share with what an ``earlier`` one read into the same model."""
+        return self
+
     def files(self, paths: Paths) -> list[str]:
         """Return the files that ``paths`` name, with folders and patterns expanded."""
         return expand(paths, self.suffixes)

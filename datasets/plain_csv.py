@@ -23,7 +23,7 @@ from pulse.datasets.folders.hive import (
     values_of,
     with_partitions,
 )
-from pulse.datasets.format import TextFormat
+from pulse.datasets.format import Format, TextFormat
 from pulse.datasets.text_blocks import Block, Layout, line_number, open_bytes, read_blocks, to_utf8
 from pulse.datasets.time_columns import TIME, Place, check_time_unit, to_time, to_time_or_null
 from pulse.datasets.units import Paths, Unit
@@ -90,6 +90,10 @@ class PlainCsv(TextFormat):
 
     def statements(self) -> list[str]:
         return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
+
+    def after(self, earlier: Format) -> Format:
+        """Return this with the types of the columns in the names of folders that an earlier fit has found."""
+        return replace(self, partitions=getattr(earlier, "partitions", ())) if self.partitions == () else self
 
     def prepare(self, paths: Paths) -> PlainCsv:
         """Find the columns of folders, and infer types from the first file with rows: every unit of every file has the same."""

@@ -113,6 +113,10 @@ class PlainParquet(Format):
         check_time_unit(self.time_unit)
         object.__setattr__(self, "partitions", check_partitions(self.partitions))
 
+    def after(self, earlier: Format) -> Format:
+        """Return this with the types of the columns in the names of folders that an earlier fit has found."""
+        return replace(self, partitions=getattr(earlier, "partitions", ())) if self.partitions == () else self
+
     def prepare(self, paths: Paths) -> Self:
         """Find the columns in the names of folders, with types that are the same for all files."""
         files = self.files(paths)

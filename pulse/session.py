@@ -199,15 +199,22 @@ class Session:
         from pulse.runtime.fit.inputs import FitEngine
         from pulse.runtime.fit.pipeline import FitOptions
         from pulse.runtime.fit.rejects import check_policy, warn_of
-        from pulse.runtime.fit.request import FitRequest, completed, remembered_clock, remembered_filter
+        from pulse.runtime.fit.request import (
+            FitRequest,
+            completed,
+            remembered_clock,
+            remembered_filter,
+            remembered_format,
+        )
         from pulse.runtime.fit.retention import parse_keep
 
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; choose one of them")
-        clock = StreamClock.of(zone, session)
+        clock, earlier = StreamClock.of(zone, session), None
         if append and out is not None:
             clock = remembered_clock(_folder(out), zone, session)
             where = remembered_filter(_folder(out)) if where is None else where
+            earlier = remembered_format(_folder(out))
         request = FitRequest.of(
             data,
             model=model or {},
@@ -219,6 +226,7 @@ class Session:
             points=points,
             where=where,
             clock=clock,
+            earlier=earlier,
         )
         gap = None if max_gap is None else parse_duration(max_gap)
         if clock.session and not points:

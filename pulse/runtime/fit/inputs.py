@@ -98,11 +98,14 @@ def data_from(
     key: tuple[str, ...] | None,
     time: str | None,
     names: Iterable[str],
+    earlier: Format | None = None,
 ) -> tuple[FitInput, tuple[str, ...], str | None]:
-    """Return the data with its key and time, which a format may define itself. ``names``: the columns that the fit needs."""
+    """Return the data with its key and time, which a format may define itself. ``names``: the columns that the fit needs;
+    ``earlier``: how the files of a model were read that the data is appended to.
+    """
     if is_paths(data):
         needed = tuple(names)
-        chosen = _format_for(data, format, key, time, needed)
+        chosen = _format_for(data, format, key, time, needed, earlier)
         detected = format is None
         return FileInput(chosen, tuple(chosen.units(data)), needed, detected), chosen.key, chosen.time
     if is_spark(data):
@@ -316,6 +319,7 @@ def _format_for(
     key: tuple[str, ...] | None,
     time: str | None,
     names: tuple[str, ...],
+    earlier: Format | None,
 ) -> Format:
     roles = {name: value for name, value in (("key", key), ("time", time)) if value is not None}
     if isinstance(format, Format):
@@ -326,4 +330,4 @@ def _format_for(
         found = get_format(format or detect(os.fspath(first), wanted), **roles)
         if format is None and isinstance(found, AisFormat) and not {*PROJECTED} & {*names}:
             return found  # nothing asks for a projection, nor for pyproj
-    return found.prepare(paths)
+    return (found if earlier is None else found.after(earlier)).prepare(paths)

@@ -39,6 +39,7 @@ from pulse.store.accent_log import continued, log_from
 from pulse.store.atomic_publish import check_free, check_inputs_outside
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
+from pulse.store.tuples.source_files import formats_of
 from pulse.stream.accents.log import AccentLog
 
 
@@ -63,11 +64,12 @@ class FitRequest:
         where: str | None = None,
         flow: Mapping[str, Any] | None = None,
         clock: StreamClock = UNDECLARED,
+        earlier: Format | None = None,
     ) -> FitRequest:
         """Make a request from the user's arguments; the column types come from the data."""
         computed = {name: Arithmetic.parse(of, what=f"flow {name}") for name, of in (flow or {}).items()}
         sources = dict.fromkeys((*model, *(column for of in computed.values() for column in of.columns)))
-        found, key, time = data_from(data, format, key, time, (*sources, *keep))
+        found, key, time = data_from(data, format, key, time, (*sources, *keep), earlier)
         if not time:
             raise SessionError("fit: which column is the time? Name it: time='t' (--time t)")
         columns = found.columns
@@ -176,6 +178,12 @@ def _within_sessions(where: str | None, time: str, session: str) -> str:
     if where is None or inside in where:
         return where or inside
     return f"({where}) and {inside}"
+
+
+def remembered_format(out: Path) -> Format | None:
+    """Return how the files of the newest fit of the model in a folder were read; None if that is not recorded."""
+    formats = formats_of(Model(out).manifest.history) if (out / FILE).is_file() else []
+    return formats[-1] if formats else None
 
 
 def remembered_filter(out: Path) -> str | None:

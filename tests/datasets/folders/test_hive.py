@@ -257,6 +257,20 @@ def test_models_are_appended_to_and_revised(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_is_appended_has_the_types_of_the_model(tmp_path: Path, ending: str) -> None:
+    """A partition alone does not show that the column is of text."""
+    for symbol in ("A", "600000"):
+        put(tmp_path / "a" / f"symbol={symbol}" / "n=1", rows(0), ending)
+    LOCAL.fit(tmp_path / "a", key="symbol", keep=("n",), out=tmp_path / "m", **ASKED)
+    asked: dict[str, Any] = {**ASKED, "key": "symbol", "keep": ("n",), "out": tmp_path / "m", "append": True}
+    model = LOCAL.fit(put(tmp_path / "symbol=600000" / "n=2", rows(20), ending), **asked)
+    assert model.manifest.modelled == 60
+    assert model.read(key="600000").to_arrow().num_rows > 6
+    with pytest.raises(DatasetError, match="whole number in the folder n="):
+        LOCAL.fit(put(tmp_path / "symbol=7" / "n=x", rows(0), ending), **asked)
+
+
 def test_trades_take_their_symbol_from_the_folder(tmp_path: Path) -> None:
     trades = (
         rows(0).rename_columns(["t", "price"]).append_column("corr", pa.array([0] * 19 + [10], pa.int16()))
