@@ -155,17 +155,13 @@ class EachSession(Periods):
 
 @dataclass(frozen=True)
 class EachDay(Periods):
-    """The days of a zone, from midnight to midnight by its clock."""
+    """The days of a zone, each from the first instant at which its clock shows that date, or a later one."""
 
     zone: str
 
     def whole(self, begin: int, end: int) -> IntArray:
-        days = [
-            Weekdays(self.zone, days).ranges(begin - 2 * DAY, end + 2 * DAY).bounds
-            for days in ((1, 3, 5), (2, 4, 6), (7,))
-        ]
-        bounds = np.concatenate(days)
-        return _meeting(bounds[np.argsort(bounds[:, 0])], begin, end)
+        opens = _day_starts(self.zone, begin - 3 * DAY, end + 3 * DAY)
+        return _meeting(np.stack((opens[:-1], opens[1:]), axis=1), begin, end)
 
     def __str__(self) -> str:
         return f"each day in {self.zone}"
@@ -219,6 +215,20 @@ def _by_clock(zone: str, begin: int, end: int, of_day: Any, closed: bool) -> Tim
         parts.append(np.stack((low[some], high[some]), axis=1))
         ends.append(np.broadcast_to(whole, low.shape)[some])
     return _merged(np.concatenate(parts), np.concatenate(ends))
+
+
+def _day_starts(zone: str, begin: int, end: int) -> IntArray:
+    """Return the first instant of each date that the clock shows, in order; a date that is skipped has none."""
+    dates, starts = [], []
+    for start, stop, offset in _offsets(zone, begin, end):
+        date = np.arange((start + offset) // DAY, (stop + offset - 1) // DAY + 1, dtype=np.int64)
+        dates.append(date)
+        starts.append(np.maximum(date * DAY - offset, start))
+    date = np.concatenate(dates)
+    # A clock that is put back over midnight shows a date again, which has begun.
+    latest = np.maximum.accumulate(date)
+    fresh = np.append(True, latest[1:] > latest[:-1])
+    return np.asarray(np.concatenate(starts)[fresh], dtype=np.int64)
 
 
 def _merged(bounds: IntArray, closed: BoolArray) -> TimeRanges:

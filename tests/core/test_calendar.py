@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.calendar import DAY, CalendarError, ClockBefore, Sessions, TimeSet, Weekdays
+from pulse.core.calendar import DAY, CalendarError, ClockBefore, EachDay, Sessions, TimeSet, Weekdays
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = (
@@ -127,3 +127,28 @@ def test_sets_pickle_and_are_described() -> None:
     assert str(ClockBefore("Europe/Berlin", 34_200_000_000)) == "clock < 9:30:00 in Europe/Berlin"
     assert str(Weekdays("UTC", (6, 7))) == "weekday in (6, 7) in UTC"
     assert str(Sessions("XNYS")) == "session XNYS"
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "dates"),
+    [
+        ("Pacific/Apia", datetime(2011, 12, 28, tzinfo=UTC), "27 28 29 31"),  # the 30th was skipped
+        (
+            "America/St_Johns",
+            datetime(2006, 10, 28, 12, tzinfo=UTC),
+            "28 29 30 31",
+        ),  # at 0:01 back to 23:01 of the 28th
+        ("America/Havana", datetime(2024, 3, 9, 12, tzinfo=UTC), "9 10 11 12"),  # no midnight on the 10th
+    ],
+)
+def test_days_of_clocks_that_pass_midnight_never_or_twice(zone: str, first: datetime, dates: str) -> None:
+    clock, begin = ZoneInfo(zone), int(first.timestamp()) * 1_000_000
+    found = EachDay(zone).whole(begin, begin + 3 * DAY)
+    assert (found[1:, 0] == found[:-1, 1]).all()
+    shown = []
+    for opens, _ in found.tolist():
+        at = datetime.fromtimestamp(opens // 1_000_000, clock)
+        before = datetime.fromtimestamp(opens // 1_000_000 - 1, clock)
+        assert at.date() > before.date()
+        shown.append(str(at.day))
+    assert shown == dates.split()
