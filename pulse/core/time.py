@@ -36,6 +36,17 @@ _UNITS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("us", 1, ("µs", "μs", "microsecond", "microseconds")),
 )
 _MICROSECONDS_OF = {name: us for unit, us, names in _UNITS for name in (unit, *names)}
+
+
+def is_unit(name: str) -> bool:
+    """Check whether a word is a unit of durations.
+
+    >>> is_unit("min"), is_unit("m")
+    (True, False)
+    """
+    return name != "" and name in _MICROSECONDS_OF
+
+
 _DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([^\W\d_]*)", re.IGNORECASE)
 _BELOW_MICROSECOND = re.compile(r"[.,]\d{6}\d*[1-9]")
 _DURATION_FORMS = (

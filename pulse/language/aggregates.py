@@ -17,7 +17,7 @@ from pulse.core.calendar import Periods, Since
 from pulse.core.expression import Case, Column, Constant, Expression
 from pulse.core.schema import Role
 from pulse.language.errors import source_text, wrong
-from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
+from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate, is_function, unknown_function
 from pulse.language.flows import Part, check_flow_input, flow_part, quotient_of_flows
 from pulse.language.outputs import readable_name
 from pulse.language.scope import Attribute, Scope, WindowExtent
@@ -59,6 +59,10 @@ def bind_aggregates(
     """Return the plan of all aggregates, and the binder for expressions over them."""
     found = _calls(select, scope)
     if not found:
+        for item in select.expressions:
+            for call in item.find_all(exp.Anonymous):
+                if not is_function(str(call.this)):
+                    raise unknown_function(call)
         where = select.args.get("having") or select.args["group"]
         raise wrong(
             "there is no aggregate to group; write where instead of having, or leave out group by",

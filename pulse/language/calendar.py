@@ -124,9 +124,11 @@ def zone_of(node: exp.Expr) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise wrong(
-            f"there is no time zone '{name}'; {known(name, sorted(available_timezones()))}", node
-        ) from None
+        zones = sorted(available_timezones())
+        place = name.replace(" ", "_").casefold()
+        near = next((one for one in zones if one.rpartition("/")[2].casefold() == place), None)
+        hint = f"did you mean '{near}'?" if near else known(name, zones)
+        raise wrong(f"there is no time zone '{name}'; {hint}", node) from None
     return name
 
 
@@ -152,7 +154,10 @@ def _clock(node: exp.Expr) -> int:
 def _day(relation: str, node: exp.Expr) -> float:
     """Return a day's number: 1 is Monday."""
     if isinstance(node, exp.Literal) and not node.is_string:
-        return number(node)
+        day = number(node)
+        if relation in ("=", "!=") and day not in range(1, 8):
+            raise wrong(f"expected a day, 1 (Monday) to 7 (Sunday), got {node.this}", node)
+        return day
     written = str(node.this).lower() if isinstance(node, exp.Literal) else ""
     days = [day for day in _DAYS if len(written) >= 3 and day.startswith(written)]
     if not days:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from sqlglot import Token, TokenType, exp
 
 from pulse.language.amounts import Amounts
+from pulse.language.hints import CLAUSES_BEGUN, SYMBOLS_ELSEWHERE
 from pulse.language.syntax import ErrorWithin, ModelRule, SourceClause, Statement, TopClause
 
 _NOT_HERE = {
@@ -91,6 +92,10 @@ class Clauses(Amounts):
         word = self.word()
         if word in _NOT_HERE:
             return self.error(_NOT_HERE[word])
+        if self._curr and self._curr.text in SYMBOLS_ELSEWHERE:
+            return self.error(SYMBOLS_ELSEWHERE[self._curr.text])
+        if self._prev and self._prev.text.upper() in CLAUSES_BEGUN:
+            return self.error(CLAUSES_BEGUN[self._prev.text.upper()], self._prev)
         if self.is_type(TokenType.R_PAREN):
             return self.error("this parenthesis closes nothing")
         if self.is_type(TokenType.L_BRACKET):
@@ -289,6 +294,8 @@ class Clauses(Amounts):
             what = {"window": "a window", "models": "a MODEL clause", "alias": "an alias", "at": "an AS OF"}[
                 part
             ]
+            if part == "alias" and self._prev.text.upper() in CLAUSES_BEGUN:
+                raise self.error(CLAUSES_BEGUN[self._prev.text.upper()], self._prev)
             raise self.error(f"this stream has {what} already")
 
     def _clause_ahead(self, by: int = 0) -> bool:

@@ -103,6 +103,10 @@ class Cursor(Parser):
             quoting = (
                 f'; the word is reserved: quote it, "{self._curr.text}"' if self.word() in RESERVED else ""
             )
+            if quoting and self._prev and self._prev.token_type == TokenType.COMMA:
+                quoting = (
+                    f'; leave out the comma before it, or quote a column of that name, "{self._curr.text}"'
+                )
             raise self.error(f"expected {what}, got {self.here()}{quoting}")
         token = self._curr
         if not token.text.strip():

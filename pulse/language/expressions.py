@@ -26,7 +26,8 @@ from pulse.core.expression import (
 )
 from pulse.core.schema import Role
 from pulse.language.calendar import CALENDAR, arguments_of, in_session, is_calendar
-from pulse.language.errors import known, source_text, wrong
+from pulse.language.errors import LanguageError, known, source_text, wrong
+from pulse.language.hints import elsewhere, usage
 from pulse.language.literals import duration, instant, number
 from pulse.language.scope import Attribute, Scope, refuse_flow
 from pulse.language.syntax import InSession
@@ -305,7 +306,7 @@ class Binder:
             return self.coalesce(node), NUMBER
         rules = SCALARS.get(name)
         if rules is None or not rules.public:
-            raise wrong(f"there is no function '{name}'; {known(name, FUNCTIONS)}", node)
+            raise unknown_function(node)
         if rules.takes_area:
             return self._of_area(node, rules), NUMBER
         if not rules.variadic or len(arguments) < rules.arity:
@@ -384,7 +385,13 @@ class Binder:
 
     def _arity(self, node: exp.Anonymous, expected: int) -> None:
         if len(node.expressions) != expected:
-            raise wrong(f"{node.this} takes {expected} argument(s), got {len(node.expressions)}", node)
+            written = usage(name := str(node.this), expected)
+            if name in OF_TIME:
+                written = usage(name, expected - 1, "60 s")
+            elif name in SCALARS and SCALARS[name].takes_area:
+                written = usage(name, expected - 1, ":area")
+            takes = "one argument" if expected == 1 else f"{expected} arguments"
+            raise wrong(f"{name} takes {takes}, {written}, got {len(node.expressions) or 'none'}", node)
 
     def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
         """Reject a call of an aggregate."""
@@ -392,6 +399,18 @@ class Binder:
             raise wrong(_COUNT, node)
         hint = _INSTEAD.get(self.clause, "")
         raise wrong(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
+
+
+def unknown_function(node: exp.Anonymous) -> LanguageError:
+    """Return the error about a function that does not exist."""
+    name = str(node.this)
+    instead = elsewhere(name) or f"; {known(name, FUNCTIONS)}"
+    return wrong(f"there is no function '{name}'{instead}", node)
+
+
+def is_function(name: str) -> bool:
+    """Check whether there is a function of this name."""
+    return name in (*FUNCTIONS, *DERIVATIVES, "count", "power")
 
 
 class Averaged(Binder):

@@ -13,6 +13,7 @@ from pulse.core.columns import Columns
 from pulse.core.expression import Expression, Parameter
 from pulse.core.schema import Role
 from pulse.language.errors import known, wrong
+from pulse.language.hints import for_name
 from pulse.operators.node import Duration, Node
 
 WindowExtent = tuple[Duration, Duration] | Periods | Since
@@ -181,7 +182,6 @@ class Scope:
     def _unknown(self, node: exp.Column) -> None:
         names = dict.fromkeys(one.name for source in self.sources for one in source.attributes)
         raise wrong(
-            f"there is no column '{node.name}'; {known(node.name, names)}. "
-            f"A parameter is written :{node.name} and its value given as a keyword ({node.name}=…)",
+            f"there is no column '{node.name}'; {known(node.name, names)}{for_name(node)}",
             node,
         )

@@ -19,8 +19,10 @@ from typing import Any
 
 from sqlglot import TokenType, exp
 
+from pulse.core.time import is_unit
 from pulse.language.cursor import Cursor
 from pulse.language.errors import mark, span
+from pulse.language.hints import usage
 from pulse.language.syntax import Amount, InSession
 from pulse.operators.functions.of_time import OF_TIME
 
@@ -87,6 +89,8 @@ class Terms(Cursor):
         if self._curr.token_type in _RELATIONS:
             kind = _RELATIONS[self._curr.token_type]
             self._advance()
+            if kind is exp.EQ and self._curr.token_type in (TokenType.GT, TokenType.LT):
+                raise self.error(f"the sign reads {self._curr.text}=, not ={self._curr.text}")
             made: exp.Expr = self.since(kind(this=left, expression=self.sum()), start)
             if self._curr.token_type in _RELATIONS:
                 raise self.error("comparisons do not chain; write a < b and b < c")
@@ -139,6 +143,8 @@ class Terms(Cursor):
             if length > MAX_CHAIN:
                 raise self.error(f"more than {MAX_CHAIN} operands in a row; put parts of them in a subquery")
             self._advance()
+            if kind is exp.Mul and self.is_type(TokenType.STAR):
+                raise self.error("a power reads x ^ 2, or pow(x, 2)")
             made = self.since(kind(this=made, expression=part()), start)
         return made
 
@@ -237,14 +243,24 @@ class Terms(Cursor):
         values = OF_TIME[name.lower()].arity if name.lower() in OF_TIME else None
         if not self.is_type(TokenType.R_PAREN):
             arguments.append(self._argument())
+            self._refuse_duration(name, values)
             while self._match(TokenType.COMMA):
                 after_values = len(arguments) == values
                 arguments.append(self._duration(f"in {name}") if after_values else self._argument())
-        self.expect(TokenType.R_PAREN, ")", f"after the arguments of {name}")
+                self._refuse_duration(name, values)
+        self.expect(TokenType.R_PAREN, ", or )", f"after the arguments of {name}")
         self.depth -= 1
         if self.word() == "OVER":
             raise self.error(_ELSEWHERE["OVER"])
         return self.since(exp.Anonymous(this=name.lower(), expressions=arguments), start)
+
+    def _refuse_duration(self, name: str, values: int | None) -> None:
+        """Raise an error where a duration stands that the function does not take there."""
+        unit = self.word()
+        if self._prev.token_type != TokenType.NUMBER or not is_unit(unit.lower()):
+            return
+        takes = "takes no duration" if values is None else f"is written {usage(name.lower(), values, '60 s')}"
+        raise self.error(f"'{self._prev.text} {self._curr.text}' is a duration; {name} {takes}", self._prev)
 
     def _argument(self) -> exp.Expr:
         if self.is_type(TokenType.STAR):

@@ -11,6 +11,7 @@ from typing import Any
 from pulse.core.area import Area
 from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
+from pulse.core.errors import BoundError
 from pulse.core.expression import Function, Parameter
 from pulse.datasets.areas import read_area
 from pulse.operators.functions.inside import are_degrees
@@ -66,7 +67,7 @@ class Query:
         plan = transform(self.plan, lambda node: node.bind(values))
         every = bound_duration(self.every, values, "sample every")
         errors = tuple(
-            (name, ErrorBound.parse(values[bound.name]) if isinstance(bound, Parameter) else bound)
+            (name, _bound(bound.name, values[bound.name]) if isinstance(bound, Parameter) else bound)
             for name, bound in self.errors
         )
         return replace(self, plan=plan, every=every, errors=errors)
@@ -100,3 +101,11 @@ class Query:
             return self.every
         advances = [one for one in self.plan.advances if isinstance(one, int)]
         return math.lcm(*advances) if advances else None
+
+
+def _bound(name: str, value: Any) -> ErrorBound:
+    """Return the bound that a parameter stands for."""
+    try:
+        return ErrorBound.parse(value)
+    except BoundError as e:
+        raise ParameterError(f"query: parameter :{name}: {e}") from None

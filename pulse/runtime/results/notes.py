@@ -65,7 +65,13 @@ def cautions(plan: Node) -> tuple[str, ...]:
         if isinstance(one, Function)
     )
     found = ((one, rules_of(one).caution(_names(one.arguments))) for one in calls)
-    return tuple(dict.fromkeys(f"{one}: {caution}" for one, caution in found if caution is not None))
+    texts: dict[tuple[Any, str], str] = {}
+    for one, caution in found:
+        if caution is not None and (rules_of(one).public or (one.arguments, caution) not in texts):
+            # Rewriting makes functions that no query can write: their arguments are what a user knows.
+            written = str(one) if rules_of(one).public else f"({', '.join(map(str, one.arguments))})"
+            texts[one.arguments, caution] = f"{written}: {caution}"
+    return tuple(texts.values())
 
 
 def _expressions(value: Any) -> Iterator[Expression]:
