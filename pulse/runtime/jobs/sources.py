@@ -33,7 +33,7 @@ from pulse.runtime.jobs.source_schema import (
     warn_absent,
 )
 from pulse.runtime.jobs.toml import Job, JobError, StreamJob
-from pulse.runtime.predict.spec import Predictor
+from pulse.runtime.predict.spec import Predictor, check_predicted
 from pulse.stream.accents.policy import Policy
 from pulse.stream.propagation.state import Mode
 from pulse.validation.online.rejects import with_origin
@@ -58,6 +58,7 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
         raise JobError(
             f"{job.where}: AS OF is for stored models; a job reads its streams as they are now; leave it out"
         )
+    check_predicted(query)
     if query.every is not None:
         raise JobError(
             f"{job.where}: query: SAMPLE EVERY is for stored models; a job's results are segments, valid at every instant of "

@@ -60,9 +60,7 @@ class Predictor:
         retentions: Mapping[str, Retention] | None = None,
     ) -> Predictor:
         """Build a predictor from a parsed and bound query, and specs without formulas."""
-        for node in nodes(query.plan):
-            if node.why_not_in_jobs is not None:
-                raise PredictorError(f"predict: {node.why_not_in_jobs}")
+        check_predicted(query)
         used = {scan.stream for scan in scans(query.plan)}
         missing = sorted(used - set(specs))
         if missing:
@@ -87,6 +85,13 @@ class Predictor:
     def bounds(self) -> dict[str | None, ErrorBound]:
         """The bounds that the query states on its output."""
         return {name: bound for name, bound in self.continuous.query.errors if isinstance(bound, ErrorBound)}
+
+
+def check_predicted(query: Query) -> None:
+    """Check that all operators of a query have results in jobs."""
+    for node in nodes(query.plan):
+        if node.why_not_in_jobs is not None:
+            raise PredictorError(f"predict: {node.why_not_in_jobs}")
 
 
 def _first_bounds(spec: PredictSpec, query: Query) -> tuple[ErrorBound | None, ...]:

@@ -130,6 +130,16 @@ def test_a_sampling_clause_is_refused(session: pulse.Session, tmp_path: Path, en
         predictor_of(job, dealt=engine == "spark")
 
 
+def test_a_rank_is_refused_as_such(session: pulse.Session, tmp_path: Path) -> None:
+    """Without its sampling clause it would be no query at all: to leave that out is no advice."""
+    climbing(tmp_path / "in")
+    given = {**climbing_tables(), "query": "select id, x from S top 1 by x sample every 10"}
+    with pytest.raises(
+        PulseError, match=r"'top 1 by x' is decided at sampled instants, .* leave it out, or rank"
+    ):
+        session.run(given, folder=tmp_path)
+
+
 def test_batches_are_reported_with_their_time(session: pulse.Session, tmp_path: Path) -> None:
     """So that alerts know how late it is also where nothing changed."""
     climbing(tmp_path / "in")
