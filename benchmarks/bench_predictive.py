@@ -38,7 +38,8 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
-from pulse.validation.online.validator import ValidationCounts, Validator
+from pulse.validation.online.counts import ValidationCounts
+from pulse.validation.online.validator import Validator
 
 ROWS = sizes(300_000, 5_000_000)
 RECORDED_ROWS = sizes(200_000, 5_000_000)

@@ -36,8 +36,9 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import encode_keys, times
 from pulse.operators.data.updates import ENDLESS, apply_updates, keys_in
 from pulse.operators.units.key_ends import NEVER, Drops
+from pulse.validation.online.counts import ValidationCounts
 from pulse.validation.online.rejects import admit, concat_rejects
-from pulse.validation.online.validator import Pushed, ValidationCounts, Validator
+from pulse.validation.online.validator import Pushed, Validator
 
 _NONE = np.zeros(0, np.int64)
 _ROW = "row"  # a stream without key columns has one key

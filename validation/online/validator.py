@@ -19,7 +19,7 @@ formula uses begins a model, since it is constant within a segment (semantics 1.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ from pulse.operators.data.updates import ENDLESS
 from pulse.operators.fit.predictive_spec import PredictSpec, candidates, numbers
 from pulse.operators.inversion.needs import TUPLE_RATE
 from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.online.counts import ValidationCounts
 from pulse.validation.online.rejects import add_reason, admit, concat_rejects, origin_columns
 
 REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}
@@ -51,31 +52,6 @@ PRIOR = 1.0 / 32.0
 """The prior in a key's volatility estimate: this part of the keys' mean observed time, spent at the median volatility."""
 
 Key = tuple[object, ...]
-
-
-@dataclass
-class ValidationCounts:
-    """Counters of tuples by outcome: each tuple counts once; ``repaired`` counts intervals that were repaired.
-
-    ``extended`` tuples stayed within their key's model and extended it.
-    """
-
-    tuples: int = 0
-    validated: int = 0
-    first: int = 0
-    expired: int = 0
-    violated: int = 0
-    changed: int = 0
-    extended: int = 0
-    late: int = 0
-    not_finite: int = 0
-    misplaced: int = 0  # no key, no time, or a time out of range
-    repaired: int = 0
-
-    def add(self, other: ValidationCounts) -> None:
-        """Add another's counts."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
 class Pushed(NamedTuple):
@@ -208,7 +184,7 @@ class Validator:
                 t[some], made.columns, part, made.rules, spec.limits, spec.horizon, numbers_of_keys, gap
             )
             by_kind = events.counts(len(t[some]))
-            counts.add(ValidationCounts(**{name: int(by_kind[kind]) for name, kind in _KINDS.items()}))
+            counts.add(ValidationCounts.of(by_kind))
             events.event[:, checks.ROW] += begin
             found.append(events)
         return (
@@ -494,19 +470,6 @@ class Validator:
         return tuple(
             pa.array([key[i] for key in keys], type_) for i, (_, type_) in enumerate(self.spec.schema.key)
         )
-
-
-_KINDS = {
-    "validated": checks.VALIDATED,
-    "first": checks.FIRST,
-    "expired": checks.EXPIRED,
-    "violated": checks.VIOLATED,
-    "changed": checks.CHANGED,
-    "extended": checks.EXTENDED,
-    "late": checks.LATE,
-    "not_finite": checks.NOT_FINITE,
-    "repaired": checks.REPAIR,
-}
 
 
 @lru_cache(16)

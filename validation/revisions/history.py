@@ -32,8 +32,9 @@ from pulse.operators.data.tuple_columns import check_columns
 from pulse.operators.data.updates import apply_updates, ends, keys_in
 from pulse.operators.fit.predictive_spec import PredictSpec, candidates, numbers
 from pulse.operators.units.key_ends import Drops
+from pulse.validation.online.counts import ValidationCounts
 from pulse.validation.online.ended_keys import ceased, push_over, resumed
-from pulse.validation.online.validator import Pushed, ValidationCounts, Validator, ValidatorState
+from pulse.validation.online.validator import Pushed, Validator, ValidatorState
 from pulse.validation.revisions.batch import RevisionBatch, in_order, log_columns, plain
 from pulse.validation.revisions.element_matching import Elements
 from pulse.validation.revisions.replay import KeyRevision, Replay

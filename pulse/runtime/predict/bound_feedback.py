@@ -20,8 +20,9 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import apply_updates, keys_in
 from pulse.operators.relational.scan import scans
 from pulse.runtime.incremental.continuous_query import ContinuousQuery, followed
+from pulse.validation.online.counts import ValidationCounts
 from pulse.validation.online.tighten import loose, tighten
-from pulse.validation.online.validator import ValidationCounts, Validator
+from pulse.validation.online.validator import Validator
 from pulse.validation.revisions.history import AcceptedTuples, History
 
 Parties = dict[str, tuple[pa.Array, ...] | None]

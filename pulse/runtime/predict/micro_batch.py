@@ -28,7 +28,8 @@ from pulse.runtime.predict.event_time import newest
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.state_schema import StageState, check_accents, check_state
 from pulse.runtime.predict.status import Tally
-from pulse.validation.online.validator import ValidationCounts, Validator
+from pulse.validation.online.counts import ValidationCounts
+from pulse.validation.online.validator import Validator
 from pulse.validation.revisions.history import AcceptedTuples, History
 
 Emitted = TypeVar("Emitted")

@@ -33,7 +33,7 @@ from pulse.runtime.predict.stages import MessageStage
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.tuple_history import reach_back, solve, unpacked, updates_of
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.online.validator import ValidationCounts
+from pulse.validation.online.counts import ValidationCounts
 from pulse.validation.revisions.history import AcceptedTuples
 
 StreamBucket = tuple[str, int]

@@ -20,8 +20,9 @@ from pulse.runtime.incremental.continuous_query import RETENTION_MARGIN
 from pulse.runtime.predict.bound_feedback import prepend_segments
 from pulse.runtime.predict.micro_batch import Emission, MicroBatch, Part, emission_of
 from pulse.runtime.predict.tuple_history import kept_behind
+from pulse.validation.online.counts import ValidationCounts
 from pulse.validation.online.ended_keys import ceased, push_over
-from pulse.validation.online.validator import ValidationCounts, Validator
+from pulse.validation.online.validator import Validator
 from pulse.validation.revisions.history import AcceptedTuples, History
 
 Tuples = Mapping[str, pa.Table | pa.RecordBatch]

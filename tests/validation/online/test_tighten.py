@@ -16,8 +16,9 @@ from pulse.core.bounds import Absolute
 from pulse.kernels.validate.validate import FIRST, VIOLATED
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.online.counts import ValidationCounts
 from pulse.validation.online.tighten import loose, tighten
-from pulse.validation.online.validator import Pushed, ValidationCounts, Validator
+from pulse.validation.online.validator import Pushed, Validator
 from tests.validation.online.test_validator import (
     EPOCH,
     SECOND,

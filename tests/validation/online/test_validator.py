@@ -21,7 +21,8 @@ from pulse.kernels.validate.validate import CHANGED, EXPIRED, EXTENDED, FIRST, R
 from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec, PredictSpecError
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.online.validator import Pushed, ValidationCounts, Validator
+from pulse.validation.online.counts import ValidationCounts
+from pulse.validation.online.validator import Pushed, Validator
 from tests import naive
 from tests.strategies import TupleStream, tuple_streams
 
