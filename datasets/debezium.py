@@ -113,9 +113,21 @@ def _interleaved(events: pa.Table, schema: StreamSchema, rows: np.ndarray, is_ol
             (sides[side][name] if name in sides[side] else pa.nulls(events.num_rows, type_))
             for side in ("before", "after")
         ]
-        parts = [part if part.type == type_ else part.cast(type_) for part in parts]
-        columns.append(pa.concat_arrays(parts).take(index))
+        columns.append(pa.concat_arrays(_of_one_type(parts, type_, name)).take(index))
     return pa.table(columns, names=list(schema.names))
+
+
+def _of_one_type(parts: list[pa.Array], type_: pa.DataType, name: str) -> list[pa.Array]:
+    """Convert both sides to a type, or to text where a value does not convert: that row is found malformed then."""
+    for wanted in (type_, pa.string()):
+        try:
+            return [part if part.type == wanted else part.cast(wanted) for part in parts]
+        except pa.ArrowException:
+            continue
+    before, after = (part.type for part in parts)
+    raise DatasetError(
+        f"change events, '{name}': expected values of one type in 'before' and 'after', got {before} and {after}"
+    )
 
 
 def _fields(events: pa.Table, side: str) -> dict[str, pa.Array]:

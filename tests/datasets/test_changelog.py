@@ -252,3 +252,18 @@ def test_errors_name_the_file_and_what_to_say(write: Write) -> None:
         DatasetError, match=r"no column 'symbol', which revisions of this stream need \(kind, symbol, t"
     ):
         read_changelog_files(write("b.csv", "kind,t,price,lots\n+I,2018-01-01,1,1\n"), SCHEMA)
+
+
+def test_debezium_with_a_time_that_is_none_on_one_side(write: Write) -> None:
+    """Arrow infers text for the side with it and timestamps for the other."""
+    schema = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
+    good = {"symbol": "IBM", "t": "2014-01-02T09:30:00", "price": 187.2}
+    events = [
+        {"op": "c", "before": None, "after": good, "ts_ms": 1},
+        {"op": "u", "before": {**good, "t": "2014,01-02T09:30:00"}, "after": good, "ts_ms": 2},
+    ]
+    path = write("e.jsonl", "\n".join(json.dumps(one) for one in events))
+    got = read_debezium(path, schema)
+    assert got.revisions.table.column("kind").to_pylist() == ["+I"]
+    assert got.aside.column("kind").to_pylist() == ["-U", "+U"]
+    assert "'t': expected timestamp[us], got '2014,01-02T09:30:00'" in got.aside.column("reason")[0].as_py()
