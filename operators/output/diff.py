@@ -82,8 +82,14 @@ def changes_of(rows: Relation) -> Changes:
     left, right = cells.index[:, 0], cells.index[:, 1]
     has_old, has_new = left >= 0, right >= 0
     both = np.flatnonzero(has_old & has_new)
+    # Only a point replaces a point: where one meets a range, the cells around it have what becomes of the range.
+    point = rows.lo == rows.hi
+    mixed = np.zeros(len(left), bool)
+    mixed[both] = point[left[both]] != point[right[both]]
     changed = np.ones(len(left), bool)
-    changed[both] = ~_same_cells(rows, cells, left[both], right[both], both)
+    changed[both] = mixed[both] | ~_same_cells(rows, cells, left[both], right[both], both)
+    has_old &= ~mixed | point[left]
+    has_new &= ~mixed | point[right]
     # The old row of every cell, then the new; rows keep their own references, so that old ones can be recognised.
     emitted = np.stack([has_old & changed, has_new & changed], axis=1).ravel()
     cell = np.repeat(np.arange(len(left)), 2)[emitted]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
+from pulse.operators.output.apply_changes import apply_changes
 from pulse.operators.output.diff import difference, same_bounds
 
 COLUMNS = Columns((("k", pa.string()),), ("x",))
@@ -69,6 +70,34 @@ def test_insertions_and_deletions_of_ranges_keys_and_points() -> None:
         ("-D", "b", 0.0, 2.0, [5.0]),
         ("+I", "c", 1.0, 3.0, [2.0]),
     ]
+
+
+@pytest.mark.parametrize("value", [1.0, 3.0])
+def test_a_point_within_a_former_range_leaves_what_applies(value: float) -> None:
+    """Only points retract points: a job's sliver of a result stood where a longer one had been."""
+    whole = relation([("a", 0, 4, [1.0])])
+    part = relation([("a", 0, 2, [1.0]), ("a", 2.5, 2.5, [value])])
+    for old, new in ((whole, part), (part, whole)):
+        rows = [difference(relation([]), old), difference(old, new)]
+        left = apply_changes(pa.concat_tables([one.table for one in rows])).to_pylist()
+        expected = difference(relation([]), new).table.to_pylist()
+        assert joined(left) == joined(expected)
+
+
+def joined(rows: list[dict[str, Any]]) -> list[tuple[float, float, list[float]]]:
+    """Ranges and points, those that continue each other as one."""
+    made: list[tuple[float, float, list[float]]] = []
+    for row in rows:
+        if (
+            made
+            and made[-1][1] == row["lo"] < row["hi"]
+            and made[-1][0] < made[-1][1]
+            and made[-1][2] == row["x"]
+        ):
+            made[-1] = (made[-1][0], row["hi"], row["x"])
+        else:
+            made.append((row["lo"], row["hi"], row["x"]))
+    return made
 
 
 def test_a_bound_that_changed_is_a_change() -> None:
