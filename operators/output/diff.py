@@ -28,7 +28,7 @@ TOLERANCE = 1e-9
 """Values that differ by less, relative to their size, are equal: one polynomial cut in two ways rounds differently."""
 
 _ROUNDING = 1e-12
-_KINDS = pa.array(["-D", "-U", "+I", "+U"])
+_KINDS = ("-D", "-U", "+I", "+U")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ def changes_of(rows: Relation) -> Changes:
     each = replace(rows._pick(source, keys, np.arange(len(source) + 1)), lo=lo, hi=hi)
     other = (has_old & has_new)[cell]
     table = pa.Table.from_batches([each.to_segments()])
-    return Changes(table.append_column("kind", _KINDS.take(pa.array(2 * (group % 2) + other))))
+    return Changes(table.append_column("kind", pa.array(_KINDS).take(pa.array(2 * (group % 2) + other))))
 
 
 def _same_cells(rows: Relation, cells: Cells, a: IntArray, b: IntArray, both: IntArray) -> BoolArray:
