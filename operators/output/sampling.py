@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.core.arrow_types import decoded
+from pulse.core.arrow_types import REF, decoded
 from pulse.core.certainty import LIKELY, NAMES, POSSIBLE
 from pulse.core.instants import split
+from pulse.kernels.instants import MICROSECONDS
 from pulse.kernels.pieces.step_maps import apply_steps_in_place
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.samples.grid_runs import keep, take, times_of
@@ -140,6 +141,10 @@ def to_tuples(
         if found is not None:
             taken = (np.array(taken[0]), np.array(taken[1])) if index is None else taken
             apply_steps_in_place(taken, (times, counts), found.cell, found.steps, found.maps + found.off)
+        if name in samples.columns.instants:
+            seconds, err = (np.asarray(one) for one in taken)
+            whole = np.rint(seconds * MICROSECONDS).astype(np.int64) + times
+            return pa.array(whole).view(REF), pa.array(err + 0.5 / MICROSECONDS)
         return pa.array(taken[0]), pa.array(taken[1])
 
     modelled = {name: numbers(name) for name in select if name in samples.columns.modelled}

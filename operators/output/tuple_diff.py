@@ -51,7 +51,7 @@ def _same(table: pa.Table, names: Sequence[str], first: IntArray, second: IntArr
         if pa.types.is_floating(column.type):
             a, b = (x.to_numpy(zero_copy_only=False) for x in (one, other))
             of = name.removesuffix("_err")
-            if of != name and of in names:
+            if of != name and of in names and pa.types.is_floating(table.schema.field(of).type):
                 values = one_chunk(table.column(of)).to_numpy(zero_copy_only=False)
                 same &= same_bounds(a, b, np.abs(values[first]) + np.abs(values[second]))
             else:

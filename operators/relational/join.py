@@ -77,7 +77,10 @@ class Join(Node):
     def columns(self) -> Columns:
         a, b = self.left.columns, self.right.columns
         modelled, unmodelled = (*a.modelled, *b.modelled), (*a.unmodelled, *b.unmodelled)
-        return Columns((*a.key, *b.key), modelled, unmodelled, a.time, a.points or b.points)
+        instants = (*a.instants, *b.instants)
+        return Columns(
+            (*a.key, *b.key), modelled, unmodelled, a.time, a.points or b.points, instants=instants
+        )
 
     # -- parameters -----------------------------------------------------------------------------------------
 

@@ -113,8 +113,17 @@ class Project(Unary):
             for name, one in self.outputs
             if isinstance(one, Column) and one.name in counts
         )
+        instants = tuple(
+            name for name, one in self.outputs if isinstance(one, Column) and one.name in before.instants
+        )
         return Columns(
-            (*key, *carried), tuple(modelled), tuple(unmodelled), self.time, before.points, flows=flows
+            (*key, *carried),
+            tuple(modelled),
+            tuple(unmodelled),
+            self.time,
+            before.points,
+            flows=flows,
+            instants=instants,
         )
 
     # -- evaluation -----------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class WindowFunction:
 
     def columns(self, before: Columns) -> Columns:
         """Return the output columns for an input with these columns."""
-        return Columns(before.key, (self.output,), (), before.time)
+        return Columns(before.key, (self.output,), (), before.time, instants=self.instants)
 
     shares_pass: ClassVar[bool] = False
     """Whether windows of several sizes over one input are sampled in one pass (:meth:`samples_together`)."""
@@ -70,6 +70,11 @@ class WindowFunction:
     def gives_instants(self) -> bool:
         """Return whether a result is an instant, given as the seconds from the closing time to it."""
         return self.function in INSTANTS
+
+    @property
+    def instants(self) -> tuple[str, ...]:
+        """Return the outputs that are instants."""
+        return (self.output,) if self.gives_instants else ()
 
     @property
     def is_mean(self) -> bool:

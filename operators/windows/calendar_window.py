@@ -60,7 +60,7 @@ class PeriodAggregate(WindowFunction):
     known: ClassVar[tuple[str, ...]] = (*OVER_PERIODS, "count")
 
     def columns(self, before: Columns) -> Columns:
-        return Columns(before.key, (self.output,), (), before.time, True)
+        return Columns(before.key, (self.output,), (), before.time, True, instants=self.instants)
 
     def answer(self, relation: Relation, possible: bool) -> Relation:
         made = self.segments(relation)

@@ -131,7 +131,7 @@ def _errors(pieces: Pieces, model: Model, ref: IntArray, windows: Windows) -> tu
     far = np.maximum(np.maximum(below, above), 0.0)
     # The farther candidate of a step, or the other if it is half as far, is in all windows: a part would have no smaller bound.
     always = ((first >= hi - size) & (2.0 * below >= above)) | ((last <= lo) & (2.0 * above >= below))
-    is_tight = np.where(is_step, always, is_flat | (near <= far))
+    is_tight = np.where(is_step, always, (is_flat & np.isfinite(size)) | (near <= far))
     err = np.minimum(far, near)
     scale = np.abs(lo) + np.abs(hi) + np.abs(first) + np.abs(last) + np.abs(at) + np.where(is_tail, size, 0.0)
     scale += np.abs(found.begin) + np.abs(found.end)

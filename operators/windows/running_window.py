@@ -47,7 +47,7 @@ class RunningAggregate(PeriodAggregate):
     """An aggregate from the opening of each period up to each of its instants."""
 
     def columns(self, before: Columns) -> Columns:
-        return Columns(before.key, (self.output,), (), before.time, before.points)
+        return Columns(before.key, (self.output,), (), before.time, before.points, instants=self.instants)
 
     def segments(self, relation: Relation) -> Relation:
         rows, spans = self.cut(relation)

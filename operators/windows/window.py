@@ -36,7 +36,7 @@ from pulse.operators.node import Duration, Node, Swaps, is_selective, plan_node
 from pulse.operators.placement import Placement, Placing
 from pulse.operators.reach import Reach
 from pulse.operators.time_range import TimeRange
-from pulse.operators.windows.base import WindowFunction
+from pulse.operators.windows.base import INSTANTS, WindowFunction
 from pulse.operators.windows.functions import OVER_FLOWS, OVER_RANGES, OVER_TUPLES
 from pulse.operators.windows.incremental_grid import GridWindow
 from pulse.operators.windows.incremental_window import IncrementalWindow
@@ -57,7 +57,8 @@ class Window(Aggregate):
     @cached_property
     def columns(self) -> Columns:
         before = self.input.columns
-        return Columns(before.key, (self.output,), (), before.time)
+        instants = (self.output,) if self.function in INSTANTS else ()
+        return Columns(before.key, (self.output,), (), before.time, instants=instants)
 
     # -- parameters -----------------------------------------------------------------------------------------
 

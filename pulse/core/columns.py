@@ -24,7 +24,8 @@ class Columns:
     """Attributes by role, in order. ``key`` and ``unmodelled`` are (name, Arrow type) pairs; ``time`` is the time of tuples.
 
     ``points``: values are defined only at single instants, as are the tuples of a stream that is kept as points.
-    ``flows``: the modelled attributes that are running totals, each with whether it counts the tuples. Of a stored stream only:
+    ``flows``: the modelled attributes that are running totals, each with whether it counts the tuples. ``instants``: those that
+    are instants, in seconds from the row's own time; tuples show them as timestamps. Of a stored stream only:
     ``plane``, the plane that its positions were projected to, ``certainty``, whether its segments have a certainty of their own,
     and ``clock``, its zone and exchange.
     """
@@ -36,6 +37,7 @@ class Columns:
     points: bool = False
     plane: Plane | None = field(default=None, compare=False)
     flows: tuple[tuple[str, bool], ...] = field(default=(), compare=False)
+    instants: tuple[str, ...] = field(default=(), compare=False)
     certainty: bool = False
     clock: StreamClock = field(default=UNDECLARED, compare=False)
 
@@ -51,8 +53,8 @@ class Columns:
             schema.points,
             schema.plane,
             flows,
-            schema.certainty,
-            schema.clock,
+            certainty=schema.certainty,
+            clock=schema.clock,
         )
 
     @cached_property
@@ -108,6 +110,7 @@ class Columns:
             f"{alias}.{self.time}",
             self.points,
             flows=tuple((f"{alias}.{name}", counts) for name, counts in self.flows),
+            instants=tuple(f"{alias}.{name}" for name in self.instants),
         )
 
     def key_text(self, keys: Sequence[pa.Array], group: int) -> str:
@@ -131,6 +134,7 @@ class Columns:
 
     def tuple_schema(self, select: tuple[str, ...]) -> pa.Schema:
         """Return the columns of sampled tuples: time, the selected attributes, ``a_err`` per modelled one, ``certainty``."""
-        fields = [(self.time, REF), *((name, self.type_of(name)) for name in select)]
+        types = {name: REF if name in self.instants else self.type_of(name) for name in select}
+        fields = [(self.time, REF), *types.items()]
         fields += [(f"{name}_err", pa.float64()) for name in select if name in self.modelled]
         return pa.schema([*fields, ("certainty", pa.string())])

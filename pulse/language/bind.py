@@ -149,8 +149,23 @@ def _united(query: exp.Expr, members: list[_Member], prefix: str) -> Node:
                 f"{_column(plans[0].columns, differing)} in the first and {_column(columns, differing)} in this one",
                 member.select,
             )
+        _check_instants(plan, plans[0] if plans else plan, member, prefix)
         plans.append(plan)
     return _combined(query, iter(plans))
+
+
+def _check_instants(plan: Node, first: Node, member: _Member, prefix: str) -> None:
+    """Check that columns of one place are all instants, which tuples show as timestamps, or all numbers."""
+    differing = sorted({*plan.columns.instants} ^ {*first.columns.instants})
+    if differing:
+        kinds = [
+            "an instant" if differing[0] in one.columns.instants else "a number" for one in (first, plan)
+        ]
+        raise wrong(
+            f"the queries must have the same columns: '{differing[0].removeprefix(prefix)}' is {kinds[0]} in the first and "
+            f"{kinds[1]} in this one; an instant in a calculation, such as -min_at(x), is a number of seconds",
+            member.select,
+        )
 
 
 def _combined(query: exp.Expr, plans: Iterator[Node]) -> Node:

@@ -116,7 +116,13 @@ def _sampled(
     at = to_microseconds(rows.column(time))
     order = np.argsort(at, kind="stable")
     at, certainty = at[order], certainty[order]
-    value, err = (rows.column(one).cast(pa.float64()).to_numpy()[order] for one in (name, f"{name}_err"))
+    err = rows.column(f"{name}_err").to_numpy()[order]
+    if pa.types.is_timestamp(
+        rows.schema.field(name).type
+    ):  # an instant: how long before the row's time it was
+        value = (to_microseconds(rows.column(name))[order] - at) / 1e6
+    else:
+        value = rows.column(name).cast(pa.float64()).to_numpy()[order]
     step = rate or (int(np.median(np.diff(at))) if len(at) > 1 else 1_000_000)
     left_out = np.flatnonzero(np.diff(at) > 1.5 * step) + 1 if len(at) > 1 else np.zeros(0, np.int64)
     begin, end = at, at + step
