@@ -28,6 +28,7 @@ from pulse.commands.revise import revise
 from pulse.commands.run import run
 from pulse.commands.ship import ship
 from pulse.commands.sweep import sweep
+from pulse.commands.vacuum import vacuum
 from pulse.core.errors import PulseError
 
 app = typer.Typer(
@@ -154,6 +155,7 @@ app.command(short_help="Fit models of files with a proven error.")(fit)
 app.command(short_help="Write generated data to a Parquet file.")(generate)
 app.command(short_help="Describe a stored model.")(info)
 app.command(short_help="Correct a stored model.")(revise)
+app.command(short_help="Remove superseded files of a stored model.")(vacuum)
 app.command(short_help="Answer a query on stored models.")(query)
 app.command(short_help="Answer a query for a grid of parameters.")(sweep)
 app.command(short_help="Show the plan of a query.")(explain)

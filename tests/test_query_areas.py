@@ -22,6 +22,7 @@ from pulse.runtime.jobs.toml import JobError
 from tests.operators.functions.test_area_edges import edges_of, exactly_inside
 from tests.runtime.execution.asking import SECOND, START, local, rows_of, table, tracks, vessels
 from tests.runtime.jobs.running_jobs import final, in_process, object_job, objects, ran
+from tests.store.documents import fields_of, rewrite
 
 BAY = "POLYGON ((40 -60, 330 -60, 330 400, 190 120, 40 400, 40 -60), (90 0, 160 20, 120 60, 90 0))"
 THERE = "select id, x, y from V where inside(x, y, :area)"
@@ -209,11 +210,10 @@ def test_degrees_are_projected_as_the_fit_did(tmp_path: Path) -> None:
     }
     with pytest.raises(AreaError, match="projection of the model's positions is not known"):
         local().sql(THERE, streams={"V": model}, area=harbour)
-    manifest = tmp_path / "v" / "_pulse.json"
-    text = manifest.read_text()
-    note = f'"x, y: metres, {crs}: distances within 0.01 % for latitudes 40 to 41"'
-    assert '"statements": []' in text
-    manifest.write_text(text.replace('"statements": []', f'"statements": [{note}]'))
+    fields = fields_of(tmp_path / "v")
+    assert fields["statements"] == []
+    note = f"x, y: metres, {crs}: distances within 0.01 % for latitudes 40 to 41"
+    rewrite(tmp_path / "v", {**fields, "statements": [note]})
     (row,) = local().sql(THERE, streams={"V": tmp_path / "v"}, area=harbour).episodes().to_pylist()
     entered = START + (0.05 / 0.1) * (n - 1) * SECOND
     start = int(pa.scalar(row["start"], pa.timestamp("us")).value)

@@ -35,12 +35,13 @@ from pulse.datasets.errors import DatasetError, UnknownFormatError
 from pulse.language import LanguageError
 from pulse.operators.fit.spec import FitSpec, FitSpecError
 from pulse.session import Session, SessionError
+from pulse.store.commits import is_model
 from pulse.store.errors import ModelExistsError, StoreError, WriteError
-from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from tests import certificates
 from tests.conftest import ROOT
 from tests.operators.fit.fitting import tuples
+from tests.store.documents import document
 from tests.waiting import LONGEST
 
 ASKED: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0.5}
@@ -432,12 +433,12 @@ def test_an_error_in_the_middle_leaves_the_old_model(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("how", ["new", "overwrite", "append"])
 def test_a_killed_fit_leaves_the_old_model_or_none(tmp_path: Path, how: str) -> None:
-    """The process is killed while its workers' files lie in the staging folder."""
+    """The process is killed when its workers have written their files, and nothing is committed."""
     out, source = tmp_path / "model", tmp_path / "in"
     paths = files(source, walk(), [1500])
     if how != "new":
         local.fit(paths[0], **ASKED, out=out)
-    before = None if how == "new" else (out / FILE).read_text()
+    before = None if how == "new" else document(out).read_text()
     code = f"""
         import time
         from pulse.runtime.fit import pipeline
@@ -449,13 +450,13 @@ def test_a_killed_fit_leaves_the_old_model_or_none(tmp_path: Path, how: str) -> 
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT)
     try:
         end = time.monotonic() + LONGEST
-        while not list(tmp_path.glob(".model.staging/part*")) and time.monotonic() < end:
+        while not list(tmp_path.glob("model/part-000-*.parquet")) and time.monotonic() < end:
             time.sleep(0.1)
-        assert list(tmp_path.glob(".model.staging/part*"))
+        assert list(tmp_path.glob("model/part-000-*.parquet"))
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert (out.exists(), (out / FILE).read_text() if out.exists() else None) == (how != "new", before)
+    assert (is_model(out), document(out).read_text() if is_model(out) else None) == (how != "new", before)
     again = local.fit(paths[1], **ASKED, out=out, overwrite=how == "overwrite", append=how == "append")
     assert again.manifest.tuples == (3000 if how == "append" else 1500)
 

@@ -31,7 +31,6 @@ FORMATS = (
 KINDS = ("ticks", "objects", "vessels", "sensors")
 TRUTHS = ("linear", "step", "samples", "flow")
 FIGURES = ("seconds", "ranges", "certain_seconds")
-_MANIFEST = "_pulse.json"
 
 
 def words(*known: str) -> Callable[[str], list[str]]:
@@ -74,6 +73,8 @@ def models(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def streams(incomplete: str) -> list[str]:
     """Complete ``S=prices``: folders after the name of a stream, models without a slash."""
+    from pulse.store.commits import is_model
+
     name, equals, begun = incomplete.partition("=")
     if not equals:
         return []
@@ -85,7 +86,7 @@ def streams(incomplete: str) -> list[str]:
         return []
     prefix = f"{name}={begun[: len(begun) - len(last)]}"
     shown = [one for one in found if last.startswith(".") or not one.name.startswith(".")]
-    return [f"{prefix}{one.name}{'' if (one / _MANIFEST).is_file() else '/'}" for one in shown]
+    return [f"{prefix}{one.name}{'' if is_model(one) else '/'}" for one in shown]
 
 
 def attributes(ctx: typer.Context, incomplete: str) -> list[str]:

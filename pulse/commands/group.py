@@ -17,7 +17,7 @@ INTERRUPTED, BROKEN_PIPE = 130, 141  # as in shells: 128 plus the number of the 
 
 GROUPS = {
     "First steps": ("demo", "doctor", "generate"),
-    "Models": ("fit", "info", "revise"),
+    "Models": ("fit", "info", "revise", "vacuum"),
     "Queries": ("query", "sweep", "explain", "lineage", "check", "plot"),
     "Running": ("run", "changes", "aside", "ship"),
 }

@@ -55,9 +55,9 @@ def _from_list(given: list[Any], schema: StreamSchema) -> AccentLog:
     raise AccentError(f"accents: expected lines, or accents with their instants as positions, got {given!r}")
 
 
-def write_log(folder: Path, generation: int, log: AccentLog) -> str:
+def write_log(folder: Path, generation: int, tag: str, log: AccentLog) -> str:
     """Write a log and return the name of its file."""
-    name = f"{PREFIX}-{generation:03d}.json"
+    name = f"{PREFIX}-{generation:03d}-{tag}.json"
     (folder / name).write_text(json.dumps(log.to_json(), ensure_ascii=False), encoding="utf-8")
     return name
 

@@ -13,24 +13,33 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
-from pulse.store.atomic_publish import staged
+from pulse.store.draft import drafted
 from pulse.store.errors import StoreError
-from pulse.store.manifest import FILE, Manifest, PartFile
+from pulse.store.manifest import Manifest, PartFile
 from pulse.store.model import Model
-from pulse.store.writers import merge_statistics, remove_temporary, statistics_of, write_segments
+from pulse.store.writers import merge_statistics, statistics_of, write_segments
 
 Part = dict[str, Any]
 """What was written for some keys: the ``file``'s manifest entry, its ``statistics`` and the highest ``degree``."""
 
 
-def write_part(staging: str | Path, number: int, segments: SegmentBatch) -> Part:
+@dataclass(frozen=True)
+class Target:
+    """The destination of a model's files, for workers: the folder, and the tag that their names end in."""
+
+    folder: str
+    tag: str
+
+
+def write_part(target: Target, number: int, segments: SegmentBatch) -> Part:
     """Write the segments of some keys, all of theirs, as one file of the model."""
-    path = Path(staging) / f"part-000-{number:05d}.parquet"
+    path = Path(target.folder) / f"part-000-{number:05d}-{target.tag}.parquet"
     degrees = [int(segments.degrees(name).max(initial=0)) for name in segments.schema.modelled_names]
     return {
         "file": write_segments(path, segments.sort()),
@@ -43,15 +52,15 @@ def store_derived(
     out: str | Path,
     schema: StreamSchema,
     derived: Mapping[str, Any],
-    write: Callable[[Path], Iterable[Part]],
+    write: Callable[[Target], Iterable[Part]],
     *,
     overwrite: bool = False,
     statements: tuple[str, ...] = (),
 ) -> Model:
-    """Publish a model of the parts that ``write`` makes in the folder that it receives; nothing if it raises."""
-    with staged(out, replace=overwrite) as staging:
-        parts = list(write(staging)) or [write_part(staging, 0, _empty(schema))]
-        remove_temporary(staging)
+    """Publish a model of the parts that ``write`` makes in the place that it receives; nothing if it raises."""
+    with drafted(out, replace=overwrite) as draft:
+        target = Target(str(draft.folder), draft.tag)
+        parts = list(write(target)) or [write_part(target, 0, _empty(schema))]
         manifest = Manifest(
             schema=schema,
             fit={"error": {}, "drift": {}, "degree": max(part["degree"] for part in parts)},
@@ -63,7 +72,7 @@ def store_derived(
             statements=statements,
             derived=dict(derived),
         )
-        (staging / FILE).write_text(manifest.to_json(), encoding="utf-8")
+        draft.commit(manifest, "saved", drop=None)
     return Model(out)
 
 

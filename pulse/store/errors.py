@@ -53,7 +53,9 @@ class HeldAlreadyError(StoreError):
         self.whole = whole
 
 
-class RevisionUnderWayError(StoreError, BlockingIOError):
-    """Another process is changing the model: ``holder`` describes it, as far as known."""
+class ConflictError(StoreError):
+    """Another process has committed meanwhile: ``between`` has the reasons of its commits, oldest first."""
 
-    holder = "just now"
+    def __init__(self, message: str, between: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.between = between

@@ -1,11 +1,14 @@
 """The manifest of a stored model: everything about it except the segments.
 
-It is ``_pulse.json`` in the model's directory. Readers ignore unknown fields and reject a higher ``format_version``. A model
-whose files are corrected by layers (:mod:`pulse.store.versions.layers`) has format version 2, so that readers without support
-for layers reject it; without layers it is 1. A model whose segments have a certainty has format version 3.
+It is the newest document of the log of commits (:mod:`pulse.store.commits`): the whole state, with the number of the commit, its
+parent, why it was made, and the checksum of every data file. Readers ignore unknown fields and reject a higher
+``format_version``.
 
-A model has versions: the first fit is 1, every revision and every ``--append`` makes the next. The manifest of an older version
-is ``_pulse-VVV.json``, as long as the version is kept.
+A model has versions: the first fit is 1, every revision and every ``--append`` makes the next. Commits that change no segment
+(rows set aside, a vacuum) keep the version. ``commits`` has the last commit of each older version.
+
+Models of earlier versions of Pulse have their manifest in ``_pulse.json``, and those of older versions in ``_pulse-VVV.json``;
+they are read as they are, and migrated by the first write (:mod:`pulse.store.migration`).
 """
 
 from __future__ import annotations
@@ -21,18 +24,18 @@ from pulse.core.errors import SchemaError
 from pulse.core.plane import UNBOUNDED, Plane
 from pulse.core.schema import StreamSchema
 from pulse.core.typed_data import typed
-from pulse.store.errors import ModelNotFoundError, StoreError, VersionGoneError
+from pulse.store.checksums import DataFile
+from pulse.store.commits import LEGACY, LOG, check_signed, commit_path, numbers, signed
+from pulse.store.errors import DamagedModelError, ModelNotFoundError, StoreError, VersionGoneError
 from pulse.store.link_checks import check_own
-from pulse.store.manifest_schema import Count, FigureFields, Name, OpenFields, Whole
-from pulse.store.staging import recover
+from pulse.store.manifest_schema import Count, DataName, FigureFields, Name, OpenFields, Whole
 
-FILE = "_pulse.json"
-FORMAT, FORMAT_VERSION = "pulse-model", 3
-_LOOKS = 5  # attempts to read a manifest that disappears while others replace the model
-PLAIN_VERSION, LAYERS_VERSION = 1, 2  # of models without layers, and with them
+FORMAT, FORMAT_VERSION = "pulse-model", 4
+_LOOKS = 5  # attempts to read the newest commit, which a migration may have moved, or a vacuum removed
 _OPTIONAL = ("accents", "where", "derived")  # fields that are left out where there is nothing to state
-OLD, ASIDE = FOLDERS = "_old", "_aside"
-"""Subfolders of a model: files that only older versions need, and rejected tuples."""
+OLD, ASIDE = "_old", "_aside"
+"""Subfolders of a model: files of older versions that earlier versions of Pulse have moved, and rejected tuples."""
+FOLDERS = (OLD, ASIDE, LOG)
 _DISTORTION = re.compile(r"x, y: metres, (.*): distances within ([0-9.e+-]+) %")
 
 
@@ -119,6 +122,13 @@ class Manifest:
     derived: dict[str, Any] = field(
         default_factory=dict
     )  # of a model that is not fitted to tuples: see pulse.store.derived
+    commit: Count = 0  # the number of the commit; 0: none, or of an earlier version of Pulse
+    parent: Count = 0  # the commit that this one changes; 0: none
+    reason: str = ""  # why it was made, such as "appended"
+    committed: Whole = 0  # when, in microseconds
+    commits: dict[Name, Count] = field(default_factory=dict)  # by older version: its last commit
+    data: dict[DataName, DataFile] = field(default_factory=dict)  # all files of this state
+    removed: tuple[DataName, ...] = ()  # those that a vacuum removes after this commit
 
     @property
     def segments(self) -> int:
@@ -170,8 +180,14 @@ class Manifest:
 
     @property
     def names(self) -> set[str]:
-        """Return every file that reading this version may open."""
+        """Return the files of segments: all parts and layers."""
         return {name for file in self.files for name in file.names}
+
+    @property
+    def needed(self) -> set[str]:
+        """Return every file that this manifest names, whatever for."""
+        own = {*self.names, *self.log, *([] if self.accents is None else [self.accents])}
+        return own | {one["name"] for fit in self.history.get("fits", ()) for one in fit["tuples"] or ()}
 
     @property
     def tuples(self) -> int:
@@ -188,51 +204,90 @@ class Manifest:
         """Return the number of late tuples that revisions have inserted."""
         return sum(int(change.get("counts", {}).get("late") or 0) for change in self.changes)
 
+    @property
+    def content(self) -> Manifest:
+        """Return what a commit publishes, without what it records of itself: no other where rows are set aside, or vacuumed."""
+        return replace(self, commit=0, parent=0, reason="", committed=0, commits={}, data={}, removed=())
+
+    def with_prefix(self, prefix: str) -> list[str]:
+        """Return the files of this state whose names begin so, in order."""
+        return sorted(name for name in self.data if name.startswith(prefix))
+
     def to_json(self) -> str:
-        """Return the file's text."""
+        """Return the text of a commit, without its checksum."""
         fields: dict[str, Any] = {
             "format": FORMAT,
-            "format_version": self._format_version,
+            "format_version": FORMAT_VERSION,
             **{name: value for name, value in vars(self).items() if name not in _OPTIONAL or value},
             "schema": json.loads(self.schema.to_json()),
             "sources": [asdict(source) for source in self.sources],
             "files": [asdict(file) for file in self.files],
+            "data": {name: _present(vars(self.data[name])) for name in sorted(self.data)},
         }
         for file in fields["files"]:
             if not file["layers"]:
                 del file["layers"]
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
-    @property
-    def _format_version(self) -> int:
-        if self.schema.certainty:
-            return FORMAT_VERSION
-        return PLAIN_VERSION if self.is_plain else LAYERS_VERSION
+    def document(self) -> bytes:
+        """Return the content of a commit."""
+        return signed(self.to_json())
 
     @classmethod
-    def read(cls, folder: str | Path, version: int | None = None) -> Manifest:
-        """Read the manifest of the model in this folder, of the newest version or of an older one that is kept."""
-        newest = cls._read(folder, Path(folder) / FILE)
+    def read(cls, folder: str | Path, version: int | None = None, commit: int | None = None) -> Manifest:
+        """Read the newest manifest of the model in this folder, that of an older version, or of one commit."""
+        if commit:
+            return cls._of_commit(folder, commit)
+        newest = cls._newest(folder)
         if version is None or version == newest.version:
             return newest
-        path = manifest_path(folder, version)
-        if not path.is_file():
+        path = commit_path(folder, newest.commits.get(str(version), 0))
+        if not newest.commit:
+            path = Path(folder) / f"_pulse-{version:03d}.json"
+        content = path.read_bytes() if path.is_file() else b""
+        if not content:  # a vacuum leaves an empty document
             raise VersionGoneError(
-                f"{folder}: there is no version {version}; the newest is {newest.version}, "
-                f"kept are {', '.join(map(str, newest.kept)) or 'no others'}; old versions are kept by `pulse revise --keep`"
+                f"{folder}: there is no version {version}; the newest is {newest.version}, kept are "
+                f"{', '.join(map(str, newest.kept)) or 'no others'}; old versions are kept by `pulse revise --keep`"
             )
-        return cls._read(folder, path)
+        return cls.parse(path, content)
 
     @classmethod
-    def _read(cls, folder: str | Path, path: Path) -> Manifest:
-        text = _text(folder, path)
-        if text is None:
-            kind = "there is no such folder" if not Path(folder).exists() else f"the folder has no {FILE}"
-            raise ModelNotFoundError(
-                f"{folder}: not a stored model: {kind}; make one with `pulse fit … --out {folder}`"
+    def _newest(cls, folder: str | Path) -> Manifest:
+        for _ in range(_LOOKS):
+            check_own(folder, FOLDERS)
+            legacy = (
+                Path(folder) / LEGACY
+            )  # as long as it is there it is the model: see pulse.store.migration
+            found = [] if legacy.is_file() else numbers(folder)
+            path = commit_path(folder, found[-1]) if found else legacy
+            try:
+                return cls.parse(path, path.read_bytes())
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                continue
+        kind = "the folder has no commit" if Path(folder).exists() else "there is no such folder"
+        raise ModelNotFoundError(
+            f"{folder}: not a stored model: {kind}; make one with `pulse fit … --out {folder}`"
+        )
+
+    @classmethod
+    def _of_commit(cls, folder: str | Path, number: int) -> Manifest:
+        path = commit_path(folder, number)
+        content = path.read_bytes() if path.is_file() else b""
+        if not content:
+            raise VersionGoneError(
+                f"{folder}: commit {number} is gone; `pulse vacuum` removes commits past their retention"
             )
+        return cls.parse(path, content)
+
+    @classmethod
+    def parse(cls, path: Path, content: bytes) -> Manifest:
+        """Build a manifest from the content of a file, which errors name."""
+        logged = path.name != LEGACY and path.parent.name == LOG
+        if logged:
+            check_signed(path, content)
         try:
-            fields = json.loads(text.decode("utf-8"))
+            fields = json.loads(content.decode("utf-8"))
             version = fields["format_version"]
             if fields["format"] != FORMAT or version > FORMAT_VERSION:
                 raise StoreError(
@@ -243,6 +298,10 @@ class Manifest:
             typed(fields, FigureFields)
             schema = StreamSchema.from_json(json.dumps(fields["schema"]))
             made = typed({"pulse_version": None, **fields, "schema": schema}, cls)
+            if logged and path != commit_path(path.parent.parent, made.commit):
+                raise DamagedModelError(
+                    f"{path}: the document is that of commit {made.commit}; restore the right one"
+                )
             return replace(made, schema=_with_plane(schema, made.statements))
         except (ValueError, KeyError, TypeError, RecursionError, SchemaError) as e:
             if isinstance(e, StoreError):
@@ -252,15 +311,8 @@ class Manifest:
             ) from e
 
 
-def _text(folder: str | Path, path: Path) -> bytes | None:
-    """Return the content of a manifest's file; None where there is none. Retries, as it may be missing while it is replaced."""
-    for _ in range(_LOOKS):
-        check_own(folder, FOLDERS)
-        try:
-            return path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            recover(Path(folder).absolute())
-    return None
+def _present(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _with_plane(schema: StreamSchema, statements: tuple[str, ...]) -> StreamSchema:
@@ -278,8 +330,3 @@ def _with_plane(schema: StreamSchema, statements: tuple[str, ...]) -> StreamSche
         return replace(schema, plane=schema.plane._replace(crs=crs))
     worst = max(float(one[2]) for one in found)
     return replace(schema, plane=Plane(min(1.05 * worst / 100.0, UNBOUNDED), UNBOUNDED, crs=crs))
-
-
-def manifest_path(folder: str | Path, version: int) -> Path:
-    """Return the path of an older version's manifest."""
-    return Path(folder) / f"_pulse-{version:03d}.json"

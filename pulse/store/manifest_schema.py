@@ -18,6 +18,15 @@ Name = Annotated[
     str,
     Meta(pattern=_PLAIN_NAME, description="the name of a file in the model's folder, not a path out of it"),
 ]
+_SUB = r"\A(?:(?:_aside|_old|_pulse)/)?(?!\.\.?\Z)([^/\\\x00\x80-\U0010ffff]{1,255}|[^/\\\x00]{1,63})\Z"
+DataName = Annotated[
+    str,
+    Meta(
+        pattern=_SUB,
+        description="the name of a file in the model's folder, or of one in a folder of it, not a path out of it",
+    ),
+]
+Folder = Annotated[str, Meta(pattern=r"\A_old\Z", description="_old, the folder of files of older versions")]
 Whole = Annotated[int, Meta(ge=-LIMIT, le=LIMIT, description="a whole number")]
 Count = Annotated[int, Meta(ge=0, le=LIMIT, description="a number from 0 on")]
 _Counted = Annotated[

@@ -2,20 +2,19 @@
 
 ::
 
-    DIR/_pulse.json                schema, truth, bounds, sources, counts, statistics
-    DIR/part-FFF-NNNNN.parquet     key… ref lo hi unmodelled… (a a_err a_drift a_err2)…, by key and time; a key in one per fit
-    DIR/closing-FFF-NNNNN.parquet  the same, of the points that end keys: rewritten when a key continues
-    DIR/_ends-FFF-NNNNN.parquet    each key's newest tuple: where --append continues
-    DIR/_aside/…                   rejected tuples, with the reason
-    DIR/_layer-VVV-….parquet       corrections to a part (:mod:`pulse.store.versions.layers`)
-    DIR/_revisions-VVV-….parquet   the revisions of tuples that made version VVV
-    DIR/_tuples-FFF-….parquet      the tuples, if they are kept
-    DIR/_accents-FFF.json          the accents of the stream: the segments are in the units of its start
-    DIR/_pulse-VVV.json, _old/…    older versions, and files that only they need
+    DIR/_pulse/NNNNNNNN.json        the log of commits: schema, truth, bounds, sources, counts, statistics, files
+    DIR/part-FFF-NNNNN-….parquet    key… ref lo hi unmodelled… (a a_err a_drift a_err2)…, by key and time; a key in one per fit
+    DIR/closing-FFF-NNNNN-….parquet the same, of the points that end keys: superseded when a key continues
+    DIR/_ends-FFF-NNNNN-….parquet   each key's newest tuple: where --append continues
+    DIR/_aside/…                    rejected tuples, with the reason
+    DIR/_layer-VVV-….parquet        corrections to a part (:mod:`pulse.store.versions.layers`)
+    DIR/_revisions-VVV-….parquet    the revisions of tuples that made version VVV
+    DIR/_tuples-FFF-….parquet       the tuples, if they are kept
+    DIR/_accents-FFF-….json         the accents of the stream: the segments are in the units of its start
 
-``pyarrow.dataset`` and Spark skip names that begin with an underscore, so both read the directory as one table. While layers
-correct it that table would lack them, so a file named :data:`UNMERGED` that is not Parquet makes such readers fail;
-:func:`pulse.store.versions.compact.compact` merges the layers and removes it. Everything here reads the layers.
+Files are written once, under names that end in the tag of their writer, and stay until a vacuum
+(:mod:`pulse.store.vacuum`) removes those that only old commits name. ``pyarrow.dataset`` and Spark skip names that begin
+with an underscore, so both read the directory as one table, as long as it is one (:mod:`pulse.store.plain_reading`).
 """
 
 from __future__ import annotations
@@ -34,8 +33,10 @@ from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import format_instant, to_microseconds, to_scalar
 from pulse.store.accent_log import as_recorded, read_log
-from pulse.store.errors import HistoryGoneError, StoreError
-from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, manifest_path
+from pulse.store.checksums import verify
+from pulse.store.errors import HistoryGoneError, MissingFileError, StoreError
+from pulse.store.manifest import ASIDE, OLD, Manifest
+from pulse.store.migration import legacy_asides
 from pulse.store.model_ref import ModelRef
 from pulse.store.parquet_io import files_as_dataset, open_parquet, read_parquet, read_segments, readable
 from pulse.store.read_units import ReadUnit, read_unit
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENDS, CLOSING, TUPLES = "_ends", "closing", "_tuples"
-UNMERGED = "corrections-are-not-merged-read-with-pulse-or-compact.parquet"
 
 
 class Model:
@@ -62,19 +62,20 @@ class Model:
         ref = ModelRef.of(path)
         if version is not None or as_of is not None:
             instant = None if as_of is None else int(to_microseconds(as_of)[0])
-            ref = replace(ref, version=version or ref.version, as_of=instant)
+            ref = replace(ref, version=version or ref.version, as_of=instant, commit=None)
         self.stored = ref
         """The reference it was opened with; without a version, reopening it yields the newest one."""
         self.path = Path(ref.path)
         self.as_of = ref.as_of
         self.manifest = _manifest(ref)
+        self._is_draft = False
 
     @classmethod
     def with_manifest(cls, path: Path, manifest: Manifest) -> Model:
-        """Return a model whose manifest is not in its folder, or no longer."""
+        """Return a model whose manifest is not committed: it may name files that no commit has."""
         model = cls.__new__(cls)
         model.stored, model.path, model.as_of = ModelRef(str(path), manifest.version), path, None
-        model.manifest = manifest
+        model.manifest, model._is_draft = manifest, True
         return model
 
     @property
@@ -84,10 +85,8 @@ class Model:
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Return an identifier of the folder's content, as far as the file system allows: for caches."""
-        kept = manifest_path(self.path, self.version)
-        found = (kept if kept.exists() else self.path / FILE).stat()
-        return found.st_mtime_ns, found.st_ino
+        """Return an identifier of the model's state in its folder, for caches: its commit."""
+        return self.manifest.commit, self.manifest.committed or self.version
 
     def versions(self) -> tuple[int, ...]:
         """Return the versions that can be opened, newest last."""
@@ -96,8 +95,25 @@ class Model:
 
     def file(self, name: str) -> Path:
         """Return the path of a file of this version."""
+        known = self.manifest.data.get(name)
+        if known is not None:
+            path = self.path / (known.at or "") / name
+            verify(path, known)
+            return path
+        if self.manifest.commit and not self._is_draft:
+            raise MissingFileError(
+                f"{self.path / name}: no file of commit {self.manifest.commit}; fit the model anew"
+            )
         path = self.path / name
         return path if path.exists() else self.path / OLD / name
+
+    def with_prefix(self, prefix: str) -> list[str]:
+        """Return the names of this version's files that begin so, in order."""
+        if self.manifest.commit:
+            return self.manifest.with_prefix(prefix)
+        if prefix.startswith(ASIDE):
+            return legacy_asides(self.path, self.manifest)
+        return sorted(one.name for one in self.path.glob(f"{prefix}*"))
 
     @property
     def schema(self) -> StreamSchema:
@@ -185,9 +201,7 @@ class Model:
 
     def aside(self) -> pa.Table | None:
         """Return the rejected tuples and revisions with their reasons, if any."""
-        folder = self.path / ASIDE
-        found = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
-        files = [str(file) for file in found if version_of(file.name) <= self.version]
+        files = [self.file(name) for name in self.with_prefix(f"{ASIDE}/")]
         return (
             pa.concat_tables([read_parquet(f) for f in files], promote_options="permissive")
             if files
@@ -264,7 +278,7 @@ def _manifest(ref: ModelRef) -> Manifest:
 
     An older one answers where the newest no longer holds the state known at that time, provided it extends that far.
     """
-    newest = Manifest.read(ref.path, ref.version)
+    newest = Manifest.read(ref.path, ref.version, ref.commit)
     if ref.as_of is not None and newest.derived:
         raise HistoryGoneError(
             f"{ref.path}: as of {format_instant(ref.as_of)}: the model was saved, not fitted to tuples, so it has no record of "
@@ -285,12 +299,6 @@ def _manifest(ref: ModelRef) -> Manifest:
 
 def _answers(manifest: Manifest, as_of: int) -> bool:
     return manifest.since is None or manifest.since <= as_of
-
-
-def version_of(name: str) -> int:
-    """Return the version in the name of a file of rejected revisions; 0 for other names."""
-    number = name.removeprefix("revisions-").partition("-")[0]
-    return int(number) if name.startswith("revisions-") and number.isdigit() else 0
 
 
 def _and(a: Any, b: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A model's folder, the version to read (None: the newest), and the instant as of which (microseconds; None: now)."""
+    """A model's folder, the version to read (None: the newest), and the instant as of which (microseconds; None: now).
+
+    ``commit`` is that of the log to read, whatever others commit meanwhile.
+    """
 
     path: str
     version: int | None = None
     as_of: int | None = None
+    commit: int | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, given: str | os.PathLike[str] | ModelRef | Model) -> ModelRef:
@@ -38,5 +42,8 @@ class ModelRef:
         return Model(self)
 
     def pinned(self) -> ModelRef:
-        """Return the reference with the current version, so that all readers see the same one."""
-        return self if self.version is not None else replace(self, version=self.open().version)
+        """Return the reference with the current commit, so that all readers see the same one."""
+        if self.commit is not None:
+            return self
+        manifest = self.open().manifest
+        return replace(self, version=manifest.version, commit=manifest.commit or None)

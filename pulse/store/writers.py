@@ -97,12 +97,6 @@ def temporary_beside(path: Path) -> Path:
     return path.with_name(f"_{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{TEMPORARY}")
 
 
-def remove_temporary(folder: Path) -> None:
-    """Remove files that killed processes left while writing; call it when no process writes."""
-    for path in folder.rglob(f"_*{TEMPORARY}"):
-        path.unlink(missing_ok=True)
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a small file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,12 +15,12 @@ import pytest
 from pulse.commands.options import OptionError, bounds, models, names
 from pulse.core.bounds import Relative
 from pulse.operators.fit.spec import FitSpec
-from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from tests import certificates
 from tests.commands.running import Done, Run
 from tests.conftest import ROOT
 from tests.operators.fit.fitting import EPOCH
+from tests.store.documents import fields_of, rewrite
 from tests.waiting import LONGEST
 
 
@@ -337,8 +337,7 @@ def test_a_bound_that_constants_cannot_keep(run: Run, tmp_path: Path, ticks_file
 def test_a_manifest_from_the_future_is_not_appended_to(run: Run, tmp_path: Path, ticks_file: Path) -> None:
     asked = (*TICKS, "--error", 1, "--out", tmp_path / "prices", *LOCAL)
     run("fit", ticks_file, *asked)
-    manifest = tmp_path / "prices" / FILE
-    manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 99'))
+    rewrite(tmp_path / "prices", {**fields_of(tmp_path / "prices"), "format_version": 99})
     refused(run("fit", ticks_file, *asked, "--append"), "version 99")
 
 

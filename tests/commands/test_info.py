@@ -18,9 +18,9 @@ import pulse
 from pulse import cli
 from pulse.commands.output import report
 from pulse.datasets.taq.monthly import TaqMonthly
-from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from tests.operators.fit.fitting import tuples
+from tests.store.documents import fields_of, rewrite
 
 
 @pytest.fixture
@@ -202,17 +202,18 @@ def test_an_empty_model(tmp_path: Path) -> None:
 
 
 def test_bounds_that_were_missed_are_reported(stored: Model) -> None:
-    manifest = stored.path / FILE
-    manifest.write_text(manifest.read_text().replace('"missed": 0', '"missed": 3'))
+    fields = fields_of(stored.path)
+    fields["counts"]["missed"] = 3
+    rewrite(stored.path, fields)
     code, output = info(stored.path)
     assert code == 0
     assert "3 segments could not keep the requested bound" in output
 
 
 def test_many_sources_are_not_all_listed(stored: Model) -> None:
-    fields = json.loads((stored.path / FILE).read_text())
+    fields = fields_of(stored.path)
     fields["sources"] *= 12
-    (stored.path / FILE).write_text(json.dumps(fields))
+    rewrite(stored.path, fields)
     _, output = info(stored.path)
     assert output.count("source    ") == 10
     assert "and 2 more" in output

@@ -17,13 +17,14 @@ from pulse.core.errors import PulseError
 from pulse.core.regions import Regions
 from pulse.session import Session
 from pulse.store.errors import StoreError
-from pulse.store.manifest import FILE, Manifest
+from pulse.store.manifest import Manifest
 from pulse.store.model import Model
 from pulse.store.read_units import read_unit, units
 from pulse.store.tuples.tuple_history import TupleHistory
 from pulse.store.versions.revision_log import log_rows
 from pulse.stream.accents.log import AccentLog
 from tests.fuzz.harness import a_share, answer, damaged_bytes, damaged_tree, json_values
+from tests.store.documents import fields_of, rewrite
 from tests.store.revising import fitted
 
 ACCENTS = AccentLog.parse(["2020-09-13T12:26:50 [[k = 'a', alter(x, y / 4)]]"], times=["t"])
@@ -106,20 +107,18 @@ def test_a_damaged_manifest_is_read_or_refused(
     folder = tmp_path_factory.getbasetemp() / "damaged"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(whole, folder)
-    good = json.loads((whole / FILE).read_text(encoding="utf-8"))
+    good = fields_of(whole)
     tree = data.draw(damaged_tree(good))
-    (folder / FILE).write_text(json.dumps(tree), encoding="utf-8")
+    rewrite(folder, tree)
     use(folder)
 
 
 @given(json_values)
 def test_json_that_is_no_manifest_is_refused(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
     folder = tmp_path_factory.getbasetemp()
-    (folder / FILE).write_text(json.dumps(value), encoding="utf-8")
+    rewrite(folder, value)
     assert isinstance(answer(Manifest.read, folder), StoreError)
-    (folder / FILE).write_text(
-        json.dumps({"format": "pulse-model", "format_version": value}), encoding="utf-8"
-    )
+    rewrite(folder, {"format": "pulse-model", "format_version": value})
     assert isinstance(answer(Manifest.read, folder), StoreError)
 
 
@@ -167,7 +166,7 @@ def test_a_model_without_one_of_its_files_is_read_or_refused(whole: Path, tmp_pa
     ],
 )
 def test_names_that_lead_out_of_the_folder_are_refused(model: Path, name: Any) -> None:
-    good = (model / FILE).read_text(encoding="utf-8")
+    good = json.dumps(fields_of(model))
     places = [
         lambda m: m["files"][0].update(name=name),
         lambda m: next(one for one in m["files"] if one.get("layers"))["layers"][0].update(name=name),
@@ -178,6 +177,6 @@ def test_names_that_lead_out_of_the_folder_are_refused(model: Path, name: Any) -
     for change in places:
         manifest = json.loads(good)
         change(manifest)
-        (model / FILE).write_text(json.dumps(manifest), encoding="utf-8")
+        rewrite(model, manifest)
         with pytest.raises(StoreError, match="expected the name of a file in the model's folder"):
             Model(model)

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from pulse.store import atomic_publish
 from tests.waiting import LONGEST
 
 _CHANGING = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate"}
@@ -61,7 +60,7 @@ def _opened(handle: int) -> Path:
 
 def _intercept(counter: _Counter) -> None:
     sys.addaudithook(counter.hook)
-    write, exchange = pq.write_table, atomic_publish.exchange
+    write = pq.write_table
 
     def write_table(table: Any, where: Any, **options: Any) -> None:
         if isinstance(where, (str, Path)):
@@ -69,12 +68,7 @@ def _intercept(counter: _Counter) -> None:
             counter.step()
         write(table, where, **options)
 
-    def exchanged(one: Path, other: Path) -> bool:
-        counter.step()
-        return exchange(one, other)
-
     pq.write_table = write_table
-    atomic_publish.exchange = exchanged
 
 
 def run(command: Command, root: Path, last: int | None = None) -> int | None:

@@ -10,8 +10,10 @@ import pytest
 
 from pulse.core.schema import StreamSchema
 from pulse.operators.fit.spec import FitSpec
+from pulse.store.commits import commit_path
 from pulse.store.errors import ModelNotFoundError, StoreError
-from pulse.store.manifest import FILE, FORMAT_VERSION, Manifest, PartFile, Source
+from pulse.store.manifest import FORMAT_VERSION, Manifest, PartFile, Source
+from tests.store.documents import rewrite
 
 SCHEMA = StreamSchema.of(
     key={"symbol": "string", "id": "int32"},
@@ -35,12 +37,13 @@ def manifest(**changed: Any) -> Manifest:
         "created": "2024-01-01T00:00:00+00:00",
         "statements": ("times are UTC",),
         "fits": 3,
+        "commit": 1,
     }
     return Manifest(**{**fields, **changed})
 
 
 def test_it_survives_the_file(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(manifest().to_json(), encoding="utf-8")
+    rewrite(tmp_path, json.loads(manifest().to_json()))
     again = Manifest.read(tmp_path)
     assert again == manifest()
     assert (again.segments, again.tuples, again.schema.key_names) == (2, 4, ("symbol", "id"))
@@ -49,14 +52,14 @@ def test_it_survives_the_file(tmp_path: Path) -> None:
 def test_fields_that_are_not_known_yet_do_no_harm(tmp_path: Path) -> None:
     fields = json.loads(manifest().to_json())
     fields["colour"] = "blue"
-    (tmp_path / FILE).write_text(json.dumps(fields))
+    rewrite(tmp_path, fields)
     assert Manifest.read(tmp_path) == manifest()
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     fields = json.loads(manifest().to_json())
     fields["format_version"] = FORMAT_VERSION + 1
-    (tmp_path / FILE).write_text(json.dumps(fields))
+    rewrite(tmp_path, fields)
     with pytest.raises(
         StoreError, match=rf"version {FORMAT_VERSION + 1}; this is Pulse .* up to {FORMAT_VERSION}"
     ):
@@ -77,8 +80,10 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_manifest(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_bytes(text.encode("latin-1"))
-    with pytest.raises(StoreError, match=FILE):
+    path = commit_path(tmp_path, 1)
+    path.parent.mkdir()
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(StoreError, match=path.name):
         Manifest.read(tmp_path)
 
 
@@ -90,7 +95,7 @@ def test_a_manifest_with_a_damaged_field(tmp_path: Path, field: str, damage: Any
         del fields[field]
     else:
         fields[field] = damage
-    (tmp_path / FILE).write_text(json.dumps(fields))
+    rewrite(tmp_path, fields)
     with pytest.raises(StoreError, match="restore it, or fit the model anew"):
         Manifest.read(tmp_path)
 
@@ -98,5 +103,5 @@ def test_a_manifest_with_a_damaged_field(tmp_path: Path, field: str, damage: Any
 def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match="there is no such folder; make one with `pulse fit"):
         Manifest.read(tmp_path / "nowhere")
-    with pytest.raises(ModelNotFoundError, match=f"the folder has no {FILE}"):
+    with pytest.raises(ModelNotFoundError, match="the folder has no commit"):
         Manifest.read(tmp_path)

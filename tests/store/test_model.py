@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,10 @@ from pulse.core.errors import UnknownColumnError
 from pulse.core.segment.order import find_overlap
 from pulse.core.time import format_instant
 from pulse.store.errors import ModelNotFoundError, StoreError
-from pulse.store.manifest import FILE
+from pulse.store.manifest import FORMAT_VERSION
 from pulse.store.model import Model
 from tests.operators.fit.fitting import EPOCH, tuples
+from tests.store.documents import fields_of
 
 ASKED: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0.5}
 
@@ -149,9 +149,9 @@ def test_statistics_are_the_worst_achieved(stored: Model) -> None:
     segments = stored.read()
     assert worst["worst_err"] == segments.err("x").max() <= 0.5 + 1e-8  # instants are known to a grain
     assert worst["worst_drift"] == segments.drift("x").max()
-    details = json.loads((stored.path / FILE).read_text())
+    details = fields_of(stored.path)
     assert details["fit"]["error"] == {"x": "0.5"}
-    assert details["format_version"] == 1
+    assert details["format_version"] == FORMAT_VERSION
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulse
+from tests.store.documents import reseal
 
 
 @pytest.mark.parametrize("correct", [False, True])
@@ -24,6 +25,7 @@ def test_a_model_of_an_older_fit_is_read_appended_to_and_revised(tmp_path: Path,
     for file in path.glob("*.parquet"):
         if "x_err2" in (names := pq.read_schema(file).names):
             pq.write_table(pq.read_table(file).select([n for n in names if n != "x_err2"]), file)
+    reseal(path)
     old = session.open(str(path)).read()
     assert old.err2("x").mask.all()
     assert (old.rms("x") == old.err("x")).all()

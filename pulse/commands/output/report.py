@@ -130,9 +130,9 @@ def _size(found: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the sizes of the data and the model; of the data the modelled columns, where their size is known."""
     before, after = found["bytes_before"], found["bytes_after"]
     if not before:
-        return [("size", f"{_bytes(after)}")]
+        return [("size", f"{size(after)}")]
     of = "its columns" if found["bytes_before_are"] == "columns" else "whole files"
-    return [("size", f"{_bytes(before)} before ({of}), {_bytes(after)} after")]
+    return [("size", f"{size(before)} before ({of}), {size(after)} after")]
 
 
 def _hints(manifest: Manifest, found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -216,10 +216,11 @@ def _derived(manifest: Manifest) -> list[tuple[str, str]]:
     return rows
 
 
-def _bytes(size: int) -> str:
-    value, unit = float(size), "B"
+def size(bytes: int) -> str:
+    """Return a number of bytes as people read it: 1.5 MB."""
+    value, unit = float(bytes), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
             break
         value /= 1000
-    return f"{value:,.1f} {unit}" if unit != "B" else f"{size} B"
+    return f"{value:,.1f} {unit}" if unit != "B" else f"{bytes} B"

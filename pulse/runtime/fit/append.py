@@ -1,17 +1,16 @@
 """Continue a stored model (``--append``): take over its files, versions, log and tuples, from where each key ends.
 
-Files are linked, not copied, where the file system allows it. Correction layers are merged into them: the model is plain again.
-Retained older versions stay, with the files that only they need; so do the log of revisions and the tuples.
+Files stay where they are. Correction layers are merged into new ones, so that the newest state is plain again. The log of
+revisions and the tuples stay.
 
-A fit writes where each key ends (:mod:`pulse.operators.fit.key_boundaries`) to ``_ends-FFF-NNNNN.parquet``. A revision that
-changes a key's end writes the replacing rows to ``_revised-ends-VVV-NNNNN.parquet``, which the manifest's entry of that version
+A fit writes where each key ends (:mod:`pulse.operators.fit.key_boundaries`) to ``_ends-FFF-NNNNN-….parquet``. A revision that
+changes a key's end writes the replacing rows to ``_revised-ends-VVV-NNNNN-….parquet``, which the manifest's entry of that version
 names; a key without any tuple left has one row there, of the part :data:`GONE`. The next fit writes all ends anew, so only
 revisions since the last one count.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,18 +26,20 @@ from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.stitch import PART, UNIT
-from pulse.store.errors import StoreError
-from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
+from pulse.store.errors import MissingFileError, StoreError
+from pulse.store.manifest import Manifest, PartFile
 from pulse.store.model import CLOSING, ENDS, Model
 from pulse.store.parquet_io import read_parquet, read_segments
 from pulse.store.read_units import ReadUnit, units
 from pulse.store.versions.compact import corrected, label
 from pulse.store.versions.layers import without_drift
+from pulse.store.versions.writer import RevisionTarget
 from pulse.store.writers import merge_statistics, write_segments, write_table
 
 GONE = -1
 REVISED, MERGED = "revised", "merged"
 FILES = "ends_files"
+REVISED_ENDS = "_revised-ends"
 
 
 def ends_of(model: Model) -> pa.Table | None:
@@ -71,17 +72,12 @@ def _is_corrected(model: Model, unit: ReadUnit) -> bool:
     return manifest.stale or any(file.layers for file in manifest.files if file.name in unit.files)
 
 
-def carry_over(old: Model, new: Manifest, staging: Path) -> Manifest:
-    """Merge the manifests of old and new, and link the old files beside the new ones."""
+def carry_over(old: Model, new: Manifest, staging: Path, tag: str) -> Manifest:
+    """Merge the manifests of old and new."""
     manifest = old.manifest
     version = manifest.version + 1
-    files = _take_files(old, staging, version)
-    for path in sorted((old.path / ASIDE).glob("*")) if (old.path / ASIDE).is_dir() else []:
-        link(path, staging / ASIDE / path.name)
-    for name in manifest.log:
-        link(old.path / name, staging / name)
+    files = _take_files(old, staging, version, tag)
     kept = (*manifest.kept, manifest.version) if manifest.kept else ()
-    _take_versions(old, staging, {*kept, manifest.version})
     known = [layer.known for file in manifest.files for layer in file.layers if layer.known is not None]
     change = {"version": version, "at": new.created, "what": "appended", "kept": bool(kept)}
     return replace(
@@ -99,32 +95,24 @@ def carry_over(old: Model, new: Manifest, staging: Path) -> Manifest:
     )
 
 
-def _take_files(old: Model, staging: Path, version: int) -> list[PartFile]:
-    """Link the segment files, without the closing points, which have gone through the fit."""
+def superseded(old: Model, new: Manifest) -> set[str]:
+    """Return the files of the old model that the new one does not need; the ends of all keys have gone through the fit."""
+    ends = old.with_prefix(f"{ENDS}-") + old.with_prefix(f"{REVISED_ENDS}-")
+    return (old.manifest.needed - new.needed) | set(ends)
+
+
+def _take_files(old: Model, staging: Path, version: int, tag: str) -> list[PartFile]:
+    """Return the segment files, without the closing points, which have gone through the fit."""
     by_name = {file.name: file for file in old.manifest.files}
     files: list[PartFile] = []
     for unit in units(old, shared=False):
         if _is_corrected(old, unit):
             segments, closing = corrected(old, unit)
-            path = staging / f"part-{label(unit, version)}.parquet"
+            path = staging / f"part-{label(unit, version, tag)}.parquet"
             files.append(PartFile(**write_segments(path, segments.filter(~closing))))
             continue
-        for name in unit.files:
-            if not name.startswith(CLOSING):
-                link(old.file(name), staging / name)
-                files.append(by_name[name])
+        files += [by_name[name] for name in unit.files if not name.startswith(CLOSING)]
     return files
-
-
-def _take_versions(old: Model, staging: Path, versions: set[int]) -> None:
-    """Link older versions, with the files that only they need. The previous version stays for its current readers."""
-    for version in sorted(versions):
-        path = old.path / FILE if version == old.version else manifest_path(old.path, version)
-        link(path, manifest_path(staging, version))
-        manifest = Manifest.read(old.path, version)
-        for name in sorted({*manifest.names, *([] if manifest.accents is None else [manifest.accents])}):
-            if not (staging / name).exists():
-                link(old.file(name), staging / (name if name.startswith("_") else f"{OLD}/{name}"))
 
 
 def void_drifts(files: tuple[PartFile, ...], staging: Path, spec_schema: Any) -> tuple[PartFile, ...]:
@@ -135,15 +123,6 @@ def void_drifts(files: tuple[PartFile, ...], staging: Path, spec_schema: Any) ->
         batch = SegmentBatch.from_arrow(table, spec_schema, check=False)
         rewritten.append(PartFile(**write_segments(staging / file.name, batch)))
     return tuple(rewritten)
-
-
-def link(source: Path, target: Path) -> None:
-    """Link a file under another name, or copy it."""
-    target.parent.mkdir(exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        target.write_bytes(source.read_bytes())
 
 
 def add_counts(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,11 +144,11 @@ def add_counts(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_ends(model: Model, condition: Any = None) -> pa.Table | None:
     """Read the ends of all keys, or of those that meet a condition; None if the model has none."""
-    files = sorted(model.path.glob(f"{ENDS}-*.parquet"))
+    files = [model.file(name) for name in model.with_prefix(f"{ENDS}-")]
     parts = [read_segments(file, model.schema, filters=condition) for file in files]
     rows = pa.concat_tables(parts) if parts else None
     for name in _revised(model):
-        later = read_segments(model.path / name, model.schema, filters=condition)
+        later = read_segments(model.file(name), model.schema, filters=condition)
         rows = _overlay(rows, later, model.schema)
     return rows
 
@@ -177,7 +156,11 @@ def read_ends(model: Model, condition: Any = None) -> pa.Table | None:
 def check_append(model: Model) -> None:
     """Raise if a fit cannot continue from the model's ends: every file of ends that revisions changed must exist."""
     for name in _revised(model):
-        if not (model.path / name).is_file():
+        try:
+            found = model.file(name).is_file()
+        except MissingFileError:
+            found = False
+        if not found:
             raise StoreError(
                 f"{model.path}: --append: {name} is missing, which holds the ends of revised keys; fit the model anew"
             )
@@ -204,7 +187,7 @@ def over_ends(ends: pa.Table, new: pa.Table, ended: pa.Table, schema: StreamSche
     return pa.concat_tables([kept, new])
 
 
-def write_ends(model: Model, ends: pa.Table, keys: pa.Table, version: int, number: int) -> str:
+def write_ends(model: Model, ends: pa.Table, keys: pa.Table, target: RevisionTarget, number: int) -> str:
     """Write the current ends of these keys; return the name of the file."""
     rows = ends
     if model.schema.key:
@@ -221,7 +204,7 @@ def write_ends(model: Model, ends: pa.Table, keys: pa.Table, version: int, numbe
             for field in rows.schema
         ]
         rows = pa.concat_tables([rows, pa.table(columns, schema=rows.schema)])
-    name = f"_revised-ends-{version:03d}-{number:05d}.parquet"
+    name = f"{REVISED_ENDS}-{target.version:03d}-{number:05d}-{target.tag}.parquet"
     write_table(Path(model.path) / name, rows)
     return name
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 
 from pulse.datasets.counts import Counts
@@ -12,7 +10,7 @@ from pulse.operators.data.flow_columns import recorded_schema
 from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.pipeline import FitOutcome, run_fit
 from pulse.runtime.fit.speed_limit import checked_here, continued_from
-from pulse.runtime.fit.spill_shuffle import SpillShuffle
+from pulse.runtime.fit.spill_shuffle import FOLDER, SpillShuffle
 from pulse.runtime.fit.worker import BATCH_ROWS, FileJob, FitJob, fit_unit, write_part
 
 
@@ -27,7 +25,7 @@ def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
         return [list(fit_unit(job, ordinal, job.tuples(ordinal, counts), counts))]
 
     units = list(range(len(job.units)))
-    with SpillShuffle(Path(job.staging), job.spec.schema.key_names, len(units)) as bins:
+    with SpillShuffle(job.path(FOLDER, ""), job.spec.schema.key_names, len(units)) as bins:
         if old_ends is not None:
             bins.add(old_ends)
         for parts in in_threads(fitted, units, None):

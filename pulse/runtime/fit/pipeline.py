@@ -19,19 +19,21 @@ from pulse.core.segment.batch import SegmentBatch
 from pulse.datasets.filters.row_filter import RowFilter
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import UNIT
-from pulse.runtime.fit.append import add_counts, carry_over, ends_of, void_drifts
+from pulse.runtime.fit.append import add_counts, carry_over, ends_of, superseded, void_drifts
 from pulse.runtime.fit.rejects import REFUSE, check_late
 from pulse.runtime.fit.retention import Keep, history_of, keeps
 from pulse.runtime.fit.worker import PROGRESS, FitJob, Written
 from pulse.runtime.spark.progress import polled
 from pulse.store.accent_log import write_log
-from pulse.store.atomic_publish import staged
 from pulse.store.derived import refuse_derived
-from pulse.store.errors import HeldAlreadyError, StoreError
-from pulse.store.manifest import FILE, Manifest, PartFile, Source
-from pulse.store.model import Model
+from pulse.store.draft import OVERWRITTEN, Draft, drafted
+from pulse.store.errors import ConflictError, HeldAlreadyError, StoreError
+from pulse.store.manifest import Manifest, PartFile, Source
+from pulse.store.model import TUPLES, Model
+from pulse.store.model_ref import ModelRef
+from pulse.store.plain_reading import is_guard
 from pulse.store.tuples.source_files import check_new, source_entry
-from pulse.store.writers import merge_statistics, remove_temporary, write_segments
+from pulse.store.writers import merge_statistics, write_segments
 from pulse.stream.accents.log import AccentLog
 
 _log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ def run_fit(job: Job, attempt: Callable[[Job], Iterable[pa.RecordBatch]]) -> Fit
     """Run the workers; run them once more if some units held tuples that an earlier unit had made late."""
     written, late = _collect(attempt(job), job)
     if late:
-        _clear(Path(job.staging))
+        _clear(job)
         written, late = _collect(attempt(replace(job, watermarks=late)), job)
         if late:
             raise StoreError(
@@ -81,9 +83,11 @@ def _collect(batches: Iterable[pa.RecordBatch], job: FitJob) -> tuple[list[Writt
     return written, late
 
 
-def _clear(staging: Path) -> None:
-    for path in staging.rglob("*"):
-        if path.is_file():
+def _clear(job: FitJob) -> None:
+    """Remove what the first attempt wrote."""
+    folder = Path(job.staging)
+    for path in folder.rglob("*"):
+        if path.is_file() and job.tag in str(path.relative_to(folder)) and not is_guard(path.name):
             path.unlink()
 
 
@@ -105,9 +109,10 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Staging:
-    """The folder that workers write to, and the newest tuple of each key, which they continue from."""
+    """The folder that workers write to, the tag of their files, and the newest tuple of each key, which they continue from."""
 
     staging: Path
+    tag: str
     generation: int
     ends: pa.Table | None
     keep_tuples: bool
@@ -118,13 +123,14 @@ class FitOptions:
     """What becomes of a model that is there already, of its tuples and late ones, and who receives counts and progress.
 
     Data appended to a model that keeps its tuples is kept as well, unless ``keep_tuples`` is given. ``on_counts`` receives
-    the counts of this fit.
+    the counts of this fit. ``seen`` is the commit that the request for an append was made for; None: any.
     """
 
     overwrite: bool = False
     append: bool = False
     keep_tuples: Keep = None
     late: str = REFUSE
+    seen: int | None = None
     on_counts: Callable[[Mapping[str, Any], FitSpec], None] | None = None
     progress: Progress | None = None
 
@@ -157,8 +163,8 @@ def _made(
     options: FitOptions,
 ) -> Model:
     keep_tuples = options.keep_tuples
-    with staged(out, replace=options.overwrite or options.append) as staging:
-        old = Model(out) if options.append and (Path(out) / FILE).is_file() else None
+    with drafted(out, replace=options.overwrite or options.append) as draft:
+        old = _appended_to(draft, options)
         if old is not None:
             refuse_derived(old, "--append", "fit the tuples into a model of their own")
             _check_same(old.manifest, spec)
@@ -166,51 +172,70 @@ def _made(
             check_new(out, old.manifest.history, origin.source)
             keep_tuples = old.manifest.history.get("keep") if keep_tuples is None else keep_tuples
         generation = 0 if old is None else old.manifest.fits
-        with _watched(staging, options.progress):
+        folder, progress = draft.folder, draft.folder / f"{PROGRESS}-{draft.tag}"
+        with _watched(progress, options.progress):
             ends = None if old is None else ends_of(old)
-            outcome = run(Staging(staging, generation, ends, keeps(keep_tuples)))
-        remove_temporary(staging)
-        counts = read_counts(staging)
+            outcome = run(Staging(folder, draft.tag, generation, ends, keeps(keep_tuples)))
+        counts = read_counts(progress)
         check_late(counts, options.late)
         counts["missed"] += outcome.missed
         counts["superseded"] += outcome.superseded
-        history = history_of(staging, staging / PROGRESS, keep_tuples, dict(origin.source), old)
-        for file in (staging / PROGRESS).glob("*") if (staging / PROGRESS).is_dir() else ():
-            file.unlink()
-        if (staging / PROGRESS).is_dir():
-            (staging / PROGRESS).rmdir()
+        accents = origin.accents
         manifest = Manifest(
             schema=spec.schema,
             fit=spec.to_json(),
             sources=tuple(replace(one, rows=max(one.rows, 0)) for one in origin.sources),
-            files=outcome.files or (_no_segments(staging, spec, generation),),
+            files=outcome.files or (_no_segments(draft, spec, generation),),
             counts=counts,
             statistics=outcome.statistics,
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             statements=origin.statements,
             fits=generation + 1,
-            history=history,
-            accents=None if origin.accents is None else write_log(staging, generation, origin.accents),
+            history=history_of(progress, keep_tuples, dict(origin.source), old),
+            accents=None if accents is None else write_log(folder, generation, draft.tag, accents),
             where=None if origin.where is None else origin.where.to_json(),
         )
         if old is not None:
             if old.manifest.drift_is_void:
-                manifest = replace(manifest, files=void_drifts(manifest.files, staging, spec.schema))
-            manifest = carry_over(old, manifest, staging)
-        (staging / FILE).write_text(manifest.to_json(), encoding="utf-8")
+                manifest = replace(manifest, files=void_drifts(manifest.files, folder, spec.schema))
+            manifest = carry_over(old, manifest, folder, draft.tag)
+        _remove_expired(draft, manifest)
+        if old is not None:
+            draft.commit(manifest, "appended", drop=superseded(old, manifest))
+        else:
+            draft.commit(manifest, "fitted" if draft.base is None else OVERWRITTEN, drop=None)
     if options.on_counts is not None:
         options.on_counts(counts, spec)
     return Model(out)
 
 
-def read_counts(staging: Path) -> dict[str, Any]:
-    """Sum the counts that the units wrote."""
+def _appended_to(draft: Draft, options: FitOptions) -> Model | None:
+    """Return the model that is appended to; None for a new one."""
+    base = draft.base
+    if base is None or not options.append:
+        return None
+    if options.seen not in (None, base.commit):
+        raise ConflictError(
+            f"{draft.folder}: another process has just changed it; run it again", (base.reason,)
+        )
+    return Model(ModelRef(str(draft.folder), base.version, commit=base.commit))
+
+
+def _remove_expired(draft: Draft, manifest: Manifest) -> None:
+    """Remove the tuples that units wrote and that the retention leaves out."""
+    for path in draft.folder.glob(f"{TUPLES}-*-{draft.tag}.parquet"):
+        if path.name not in manifest.needed:
+            path.unlink()
+
+
+def read_counts(progress: Path) -> dict[str, Any]:
+    """Sum the counts that the units wrote, each in a note in this folder."""
     counts: dict[str, Any] = dict.fromkeys(
         ("tuples", "late", "not_finite", "superseded", "missed", "truncated"), 0
     )
     counts |= dict.fromkeys(("first_late", "first_not_finite"))
     counts |= {"filtered": 0, "rows_read": 0, "removed": {}, "remarked": {}, "changing": {}, "lacking": {}}
-    for file in sorted((staging / PROGRESS).glob("unit-*.json")):
+    for file in sorted(progress.glob("unit-*.json")):
         note = json.loads(file.read_text(encoding="utf-8"))
         read = note["read"]
         note |= {"rows_read": read["rows"], "removed": read["removed"], "remarked": read["remarked"]}
@@ -221,10 +246,10 @@ def read_counts(staging: Path) -> dict[str, Any]:
     return counts
 
 
-def _no_segments(staging: Path, spec: FitSpec, generation: int) -> PartFile:
+def _no_segments(draft: Draft, spec: FitSpec, generation: int) -> PartFile:
     """Write a file without rows, so that an empty model reads as an empty table."""
-    name = f"part-{generation:03d}-00000.parquet"
-    return PartFile(**write_segments(staging / name, SegmentBatch.empty(spec.schema)))
+    name = f"part-{generation:03d}-00000-{draft.tag}.parquet"
+    return PartFile(**write_segments(draft.folder / name, SegmentBatch.empty(spec.schema)))
 
 
 def _check_same(manifest: Manifest, spec: FitSpec) -> None:
@@ -254,15 +279,15 @@ def _check_filter(manifest: Manifest, where: RowFilter | None) -> None:
 
 
 @contextmanager
-def _watched(staging: Path, progress: Progress | None) -> Iterator[None]:
-    """Report the workers' progress, read from the files in the staging folder."""
+def _watched(notes: Path, progress: Progress | None) -> Iterator[None]:
+    """Report the workers' progress, read from the notes that they write in a folder."""
     if progress is None:
         yield
         return
     seen: dict[str, int] = {}
 
     def look() -> None:
-        for file in (staging / PROGRESS).glob("unit-*.json"):
+        for file in notes.glob("unit-*.json"):
             if file.name not in seen:
                 seen[file.name] = json.loads(file.read_text(encoding="utf-8"))["tuples"]
         progress(len(seen), sum(seen.values()))

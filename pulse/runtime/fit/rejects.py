@@ -60,7 +60,7 @@ def warn_of(counts: Mapping[str, Any], spec: FitSpec) -> None:
             f"fit: {'; '.join(texts)}{lacks}. They were set aside, with their reason: see Model.aside()"
             f"{f'. {advice}' if advice else ''}",
             SetAsideWarning,
-            stacklevel=6,  # where Session.fit was called
+            stacklevel=7,  # where Session.fit was called
         )
 
 

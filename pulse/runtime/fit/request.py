@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -36,11 +37,16 @@ from pulse.runtime.fit.inputs import FitEngine, FitInput, TableInput, data_from
 from pulse.runtime.fit.pipeline import FitOptions, Provenance, make_model
 from pulse.runtime.fit.rejects import ASIDE
 from pulse.store.accent_log import continued, log_from
-from pulse.store.atomic_publish import check_free, check_inputs_outside
-from pulse.store.manifest import FILE
+from pulse.store.commits import is_model
+from pulse.store.draft import OVERWRITTEN, check_free, check_inputs_outside
+from pulse.store.errors import ConflictError
 from pulse.store.model import Model
 from pulse.store.tuples.source_files import formats_of
 from pulse.stream.accents.log import AccentLog
+
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 10
+"""How often an append starts again since other writers were faster."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,27 @@ class FitRequest:
         options: FitOptions,
         accents: AccentLog | None = None,
     ) -> Model:
-        """Fit the data into a folder; ``accents`` are those of the data, added after those of a model that is appended to."""
+        """Fit the data into a folder; ``accents`` are those of the data, added after those of a model that is appended to.
+
+        An append that another writer was faster than starts again from what that one has committed.
+        """
+        for left in range(_ATTEMPTS, -1, -1):
+            try:
+                return self._model(out, spec, engine, options, accents)
+            except ConflictError as e:
+                if not left or not options.append or OVERWRITTEN in e.between:
+                    raise
+                _log.info("%s; appending to the newest commit instead", e)
+        raise AssertionError
+
+    def _model(
+        self,
+        out: Path,
+        spec: FitSpec,
+        engine: FitEngine,
+        options: FitOptions,
+        accents: AccentLog | None,
+    ) -> Model:
         if spec.speed_limit is not None and accents is not None:
             raise SpeedError(
                 "max_speed: accents change the units of positions, which a speed cannot follow; leave one of them out"
@@ -138,9 +164,10 @@ class FitRequest:
         check_free(out.absolute(), replace=options.overwrite or options.append)
         if options.overwrite:
             check_inputs_outside(out, self.data.files())
-        if options.append and (out / FILE).is_file():
+        if options.append and is_model(out):
             old = Model(out)
             accents = continued(old.accents, accents, old.manifest.end)
+            options = replace(options, seen=old.manifest.commit or None)
         return make_model(
             out,
             spec,
@@ -159,7 +186,7 @@ class FitRequest:
 def remembered_clock(out: Path, zone: str | None, session: str | None) -> StreamClock:
     """Return the clock of the model in a folder, which data that is appended has, too; a different one is refused."""
     given = StreamClock.of(zone, session)
-    if not (out / FILE).is_file():
+    if not is_model(out):
         return given
     held = Model(out).schema.clock
     for name, mine, own in zip(StreamClock._fields, given, held, strict=True):
@@ -182,13 +209,13 @@ def _within_sessions(where: str | None, time: str, session: str) -> str:
 
 def remembered_format(out: Path) -> Format | None:
     """Return how the files of the newest fit of the model in a folder were read; None if that is not recorded."""
-    formats = formats_of(Model(out).manifest.history) if (out / FILE).is_file() else []
+    formats = formats_of(Model(out).manifest.history) if is_model(out) else []
     return formats[-1] if formats else None
 
 
 def remembered_filter(out: Path) -> str | None:
     """Return the filter of rows of the model in a folder, which data that is appended has, too; None if it has none."""
-    where = Model(out).manifest.where if (out / FILE).is_file() else None
+    where = Model(out).manifest.where if is_model(out) else None
     return None if where is None else str(where["text"])
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
-from pulse.runtime.fit.append import link
 from pulse.store.model import Model
 
 ALL, NONE = "all", "none"
@@ -41,13 +40,8 @@ def keeps(keep: Keep) -> bool:
     return keep not in (None, NONE)
 
 
-def history_of(
-    staging: Path, progress: Path, keep: Keep, source: dict[str, Any], old: Model | None
-) -> dict[str, Any]:
-    """Return the manifest's record of the tuples; remove expired ones from the staging folder.
-
-    The old model's tuples are linked into it.
-    """
+def history_of(progress: Path, keep: Keep, source: dict[str, Any], old: Model | None) -> dict[str, Any]:
+    """Return the manifest's record of the tuples, without those that have expired."""
     own: dict[str, Any] = {"tuples": _recorded(progress) if keeps(keep) else None, "source": source}
     if old is None:
         fits = [own]
@@ -55,11 +49,8 @@ def history_of(
         fits = [*old.manifest.history["fits"], own]
     else:
         return {}  # written before histories were recorded
-    for name in [one["name"] for fit in fits[:-1] for one in fit["tuples"] or ()]:
-        assert old is not None
-        link(old.path / name, staging / name)
     history: dict[str, Any] = {"keep": keep, "since": None, "fits": fits}
-    return _limited(history, staging) if isinstance(keep, int) else history
+    return _limited(history) if isinstance(keep, int) else history
 
 
 def _recorded(progress: Path) -> list[dict[str, Any]]:
@@ -68,16 +59,13 @@ def _recorded(progress: Path) -> list[dict[str, Any]]:
     return [note["kept"] for note in notes if note["kept"] is not None]
 
 
-def _limited(history: dict[str, Any], staging: Path) -> dict[str, Any]:
+def _limited(history: dict[str, Any]) -> dict[str, Any]:
     files = [one for fit in history["fits"] for one in fit["tuples"] or ()]
     if not files:
         return history
     since = max(one["end"] for one in files) - history["keep"]
     if since <= min(one["start"] for one in files):
         return history
-    for one in files:
-        if one["end"] < since:
-            (staging / one["name"]).unlink()
     fits = [
         {**fit, "tuples": fit["tuples"] and [one for one in fit["tuples"] if one["end"] >= since]}
         for fit in history["fits"]

@@ -39,11 +39,11 @@ FOLDER = "_bins"
 class SpillShuffle:
     """A shuffle that spills: add parts in the order of their ``units``; then each bin holds all parts of its keys.
 
-    ``keys`` are the key's columns; without any there is one bin. A context manager, since it may leave a folder in ``staging``.
+    ``keys`` are the key's columns; without any there is one bin. A context manager, since it may leave the ``folder``.
     """
 
-    def __init__(self, staging: Path, keys: tuple[str, ...], units: int) -> None:
-        self._folder, self._keys, self._units = staging / FOLDER, keys, units
+    def __init__(self, folder: Path, keys: tuple[str, ...], units: int) -> None:
+        self._folder, self._keys, self._units = folder, keys, units
         self._buffered: list[pa.Table] = []
         self._rows = self._done = 0
         self._bin_of: dict[str, int] = {}

@@ -59,6 +59,7 @@ class FitJob:
     """The work order of a fit's workers.
 
     ``watermarks``: by unit and key, the newest time of earlier units; ``generation`` numbers the fits a model is made of;
+    names of files end in the ``tag`` of the writer (:mod:`pulse.store.draft`);
     ``keep_tuples``: whether the tuples stay beside the model, for revisions; ``accents``: those of the stream;
     ``where``: the filter of rows.
     """
@@ -66,10 +67,20 @@ class FitJob:
     spec: FitSpec
     staging: str
     generation: int = 0
+    tag: str = ""
     watermarks: Watermarks = field(default_factory=dict)
     keep_tuples: bool = False
     accents: AccentLog | None = None
     where: RowFilter | None = None
+
+    def path(self, stem: str, suffix: str = ".parquet") -> Path:
+        """Return the path of a file to write."""
+        return Path(self.staging) / f"{stem}{self.tag and f'-{self.tag}'}{suffix}"
+
+    @property
+    def progress(self) -> Path:
+        """Return the folder of the notes that units write, each at its end."""
+        return self.path(PROGRESS, "")
 
     @property
     def columns(self) -> list[str]:
@@ -161,8 +172,7 @@ class FitJob:
         aside = tuples.filter(pa.array(removed))
         reason, n = self.spec.speed_limit.reason, aside.num_rows
         counts.add(Counts(kept=-n if counts.rows else 0, removed={reason: n}))
-        name = f"reach-{self.generation:03d}-unit-{ordinal:06d}.parquet"
-        file = _GrowingFile(Path(self.staging) / ASIDE / name)
+        file = _GrowingFile(self.path(f"{ASIDE}/reach-{self.generation:03d}-unit-{ordinal:06d}"))
         file.write(with_reason(aside, [reason] * n))
         file.close()
         return tuples.filter(pa.array(~removed))
@@ -219,8 +229,7 @@ class FileJob(FitJob):
         """Read the tuples of a unit."""
         assert self.format is not None
         format = self.format
-        name = f"read-{self.generation:03d}-unit-{ordinal:06d}.parquet"
-        file = _GrowingFile(Path(self.staging) / ASIDE / name)
+        file = _GrowingFile(self.path(f"{ASIDE}/read-{self.generation:03d}-unit-{ordinal:06d}"))
 
         def removed(rows: pa.RecordBatch) -> None:
             """Set aside the rows that a filter of the format removed for a reason in :attr:`Format.set_aside`."""
@@ -254,9 +263,8 @@ def fit_unit(
         drops=job.drops,
         rounded=job.rounded_flows,
     )
-    staging = Path(job.staging)
-    aside = _GrowingFile(staging / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
-    tuples = _GrowingFile(staging / f"{TUPLES}-{job.generation:03d}-{ordinal:06d}.parquet")
+    aside = _GrowingFile(job.path(f"{ASIDE}/fit-{job.generation:03d}-unit-{ordinal:06d}"))
+    tuples = _GrowingFile(job.path(f"{TUPLES}-{job.generation:03d}-{ordinal:06d}"))
     left = aside.beside("accents")
     first_late = None
 
@@ -286,7 +294,7 @@ def fit_unit(
         yield _part(points, ordinal, part)
     extra = {"first_late": first_late, "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
     note = {**asdict(fitter.counts), **extra}
-    write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
+    write_text(job.progress / f"unit-{ordinal:06d}.json", json.dumps(note))
 
 
 def _first_late(aside: pa.Table | None, job: FitJob) -> str | None:
@@ -351,15 +359,12 @@ def write_part(job: FitJob, number: int, parts: pa.Table) -> pa.RecordBatch:
         late = pa.table({name: stitched.keys.column(name) for name in stitched.keys.column_names} | more)
         return late.select(summary.names).cast(summary).combine_chunks().to_batches()[0]
     segments, closing = stitched.segments, stitched.closing
-    staging, label = Path(job.staging), f"{job.generation:03d}-{number:05d}"
+    label = f"{job.generation:03d}-{number:05d}"
     if stitched.ends.num_rows:
-        write_table(staging / f"{ENDS}-{label}.parquet", stitched.ends)
+        write_table(job.path(f"{ENDS}-{label}"), stitched.ends)
     files = [
-        write_segments(staging / name, some)
-        for name, some in (
-            (f"part-{label}.parquet", segments.filter(~closing)),
-            (f"{CLOSING}-{label}.parquet", segments.filter(closing)),
-        )
+        write_segments(job.path(f"{kind}-{label}"), some)
+        for kind, some in (("part", segments.filter(~closing)), (CLOSING, segments.filter(closing)))
         if len(some)
     ]
     statistics = statistics_of(segments) if len(segments) else {}

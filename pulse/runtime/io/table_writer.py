@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from pulse.core.errors import PulseError
 from pulse.runtime.io.geojson import GeoJsonWriter, has_geometry
+from pulse.runtime.io.name_exchange import exchange
 from pulse.runtime.io.time_zone import zoned_batch, zoned_schema
-from pulse.store.manifest import FILE as MANIFEST
-from pulse.store.name_exchange import exchange
+from pulse.store.commits import is_model
 
 KINDS = (".parquet", ".csv", ".geojson")
 _OWN = re.compile(r"_SUCCESS|part-.*\.parquet|\..*\.crc")
@@ -45,7 +45,7 @@ def check(out: str, *, overwrite: bool, schema: pa.Schema | None = None, folders
         raise ResultOutputError(f"--out {out}: it is {kind}; choose another name, or --overwrite a file")
     if not path.absolute().parent.is_dir():
         raise ResultOutputError(f"--out {out}: there is no folder {path.absolute().parent}; make it first")
-    if (path.absolute().parent / MANIFEST).is_file():
+    if is_model(path.absolute().parent):
         raise ResultOutputError(
             f"--out {out}: {path.absolute().parent} is a stored model, whose files are its own; choose another folder"
         )

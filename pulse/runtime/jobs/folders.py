@@ -22,14 +22,13 @@ from typing import Any
 from zlib import crc32
 
 from pulse.runtime.jobs.checkpoint import CheckpointError, check_fingerprint
+from pulse.runtime.jobs.lock import LOCK, LockedError, release, take
 from pulse.runtime.jobs.result_log import FINGERPRINT, RESULTS, SET_ASIDE
 from pulse.runtime.jobs.spec import Job
 from pulse.runtime.jobs.toml_tables import JobError
 from pulse.runtime.predict.batch_store import replace_file
-from pulse.store.errors import RevisionUnderWayError
+from pulse.store.commits import is_model
 from pulse.store.link_checks import check_own
-from pulse.store.lock import LOCK, release, take
-from pulse.store.staging import MANIFEST
 
 IDENTITY = "_pulse_id"
 _WITHIN = ("local", "alerts", "bounds", "accents", "aside", "results")
@@ -75,7 +74,7 @@ def _lock(job: Job) -> int | None:
     _make(job, Path(folder), "checkpoint" if job.checkpoint is not None else "path")
     try:
         return take(Path(folder) / LOCK, folder, f"a run of {job.where}")
-    except RevisionUnderWayError as e:
+    except LockedError as e:
         what = "checkpoint" if job.checkpoint is not None else "folder of results"
         raise CheckpointInUseError(
             f"{job.where}: the {what} {folder} is in use ({e.holder}) and takes one run at a time; wait for that one or stop it, "
@@ -125,7 +124,7 @@ def _claim(job: Job, folder: Path, file: str, mine: str, *, adopt: bool) -> None
     record = folder / file
     what = "results" if file == RESULTS else "rows set aside"
     _make(job, folder, _key(file))
-    if (folder / MANIFEST).exists():
+    if is_model(folder):
         raise OthersResultsError(
             f"{job.where}: {folder} is a stored model; {what} of a job would mix with its files; give this job another "
             f"'{_key(file)}' in its [sink]"

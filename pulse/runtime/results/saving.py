@@ -20,7 +20,7 @@ from pulse.core.schema import StreamSchema, Truth
 from pulse.core.segment.batch import SegmentBatch
 from pulse.plan.rules.attach_planes import plane_of
 from pulse.runtime.execution.bound_plan import BoundPlan
-from pulse.store.derived import Part, store_derived, write_part
+from pulse.store.derived import Part, Target, store_derived, write_part
 from pulse.store.model import Model
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def save_answer(
     _check_place(job, Path(out))
     job.check_end(None)
 
-    def write(staging: Path) -> Iterator[Part]:
+    def write(target: Target) -> Iterator[Part]:
         if batches is not None:
             whole_keys = job.fragments[-1].stream is not None
-            yield from write_batches(staging, batches(), schema, whole_keys=whole_keys)
+            yield from write_batches(target, batches(), schema, whole_keys=whole_keys)
         else:
             assert frame is not None
             with watched:
-                yield from write_frame(staging, frame(), schema)
+                yield from write_frame(target, frame(), schema)
 
     inputs = [
         {"stream": stream, "path": str(Path(ref.path).absolute()), "version": ref.version, "as_of": ref.as_of}
@@ -101,7 +101,7 @@ def schema_of(job: BoundPlan) -> StreamSchema:
 
 
 def write_batches(
-    staging: Path, batches: Iterable[pa.RecordBatch], schema: StreamSchema, *, whole_keys: bool
+    target: Target, batches: Iterable[pa.RecordBatch], schema: StreamSchema, *, whole_keys: bool
 ) -> Iterator[Part]:
     """Write batches in this process; if each has all segments of its keys, as they come, else when all are here."""
     held: list[pa.RecordBatch] = []
@@ -109,10 +109,10 @@ def write_batches(
     for batch in batches:
         held.append(batch)
         if whole_keys and sum(one.num_rows for one in held) >= ROWS_PER_FILE:
-            yield write_part(staging, number, segments_of(pa.Table.from_batches(held), schema))
+            yield write_part(target, number, segments_of(pa.Table.from_batches(held), schema))
             held, number = [], number + 1
     if held:
-        yield write_part(staging, number, segments_of(pa.Table.from_batches(held), schema))
+        yield write_part(target, number, segments_of(pa.Table.from_batches(held), schema))
 
 
 def segments_of(table: pa.Table, schema: StreamSchema) -> SegmentBatch:
@@ -121,7 +121,7 @@ def segments_of(table: pa.Table, schema: StreamSchema) -> SegmentBatch:
 
 
 def write_frame(
-    staging: Path, frame: DataFrame, schema: StreamSchema, convert: Convert = segments_of
+    target: Target, frame: DataFrame, schema: StreamSchema, convert: Convert = segments_of
 ) -> list[Part]:
     """Write a DataFrame of segments on Spark: the segments of a key are brought together, and each worker writes a file."""
     from pyspark import TaskContext
@@ -135,7 +135,7 @@ def write_frame(
         if held:
             context = TaskContext.get()
             segments = convert(pa.Table.from_batches(held), schema)
-            part = write_part(staging, context.partitionId() if context else 0, segments)
+            part = write_part(target, context.partitionId() if context else 0, segments)
             yield pa.RecordBatch.from_pydict({"part": [json.dumps(part)]})
 
     keys = [F.col(f"`{name}`") for name in schema.key_names]

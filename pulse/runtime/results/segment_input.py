@@ -20,8 +20,8 @@ from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import to_microseconds
 from pulse.runtime.io.arrow_input import as_table, is_paths, is_spark
 from pulse.runtime.results.saving import write_frame
-from pulse.store.derived import Part, store_derived, write_part
-from pulse.store.manifest import FILE
+from pulse.store.commits import is_model
+from pulse.store.derived import Part, Target, store_derived, write_part
 from pulse.store.model import Model
 from pulse.store.parquet_io import files_as_dataset, readable
 
@@ -52,8 +52,8 @@ def store_segments(
     table, schema = _table(data, schema)
     batch = checked_batch(table, schema)
 
-    def write(staging: Path) -> Iterator[Part]:
-        yield write_part(staging, 0, batch)
+    def write(target: Target) -> Iterator[Part]:
+        yield write_part(target, 0, batch)
 
     return store_derived(out, batch.schema, {"from": "segments"}, write, overwrite=overwrite)
 
@@ -145,7 +145,7 @@ def _read(data: Any) -> pa.Table:
     given = [data] if not isinstance(data, (list, tuple)) else data
     files: list[Path] = []
     for one in map(Path, given):
-        if (one / FILE).is_file():
+        if is_model(one):
             raise SessionError(
                 f"segments: {one} is a stored model already; query it as it is, or give Model(…).read()"
             )
@@ -184,8 +184,8 @@ def _store_frame(frame: DataFrame, schema: StreamSchema | None, out: Path, overw
             frame = frame.withColumn(f"{name}_drift", F.lit(None).cast("double"))
     final = known
 
-    def write(staging: Path) -> list[Part]:
-        return write_frame(staging, frame, final, convert=checked_batch)
+    def write(target: Target) -> list[Part]:
+        return write_frame(target, frame, final, convert=checked_batch)
 
     return store_derived(out, known, {"from": "segments"}, write, overwrite=overwrite)
 

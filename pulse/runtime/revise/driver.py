@@ -11,8 +11,7 @@ Until the manifest is renamed readers see the old version; the next revision rem
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,7 @@ from pulse.store.manifest import ASIDE
 from pulse.store.model import Model
 from pulse.store.read_units import ReadUnit, units
 from pulse.store.tuples.tuple_units import TupleUnits
-from pulse.store.versions.writer import RevisionWriter, begin_revision, rehearse_revision
+from pulse.store.versions.writer import RevisionTarget, RevisionWriter, begin_revision, rehearse_revision
 from pulse.store.writers import write_table
 from pulse.stream.revisions import REASON, Revisions, with_reason
 
@@ -107,7 +106,8 @@ def revise(
     units_of = TupleUnits(model.schema, model.accents)
     units_of.check(str(model.path))
     begun = rehearse_revision(model) if dry else begin_revision(model)
-    with begun as writer, nullcontext(_in_memory) if dry else _drafts(model.path, writer.version) as draft:
+    with begun as writer:
+        draft = _in_memory if dry else _drafts(model.path, writer.target)
         once = isinstance(revisions, Reports)
         revisions, base, refused = _to_base_units(revisions, units_of)
         job = ReviseJob(
@@ -213,23 +213,15 @@ def _in_memory(number: int, table: pa.Table) -> pa.Table:
     return table  # a dry run writes no file
 
 
-@contextmanager
-def _drafts(folder: Path, version: int) -> Iterator[Draft]:
-    """Give a function that writes draft files into the model's folder; they are removed at the end or, after a crash, by the
-    next revision."""
-    written: list[Path] = []
+def _drafts(folder: Path, target: RevisionTarget) -> Draft:
+    """Return a function that writes draft files into the model's folder, which are removed at the writer's end."""
 
     def write(number: int, table: pa.Table) -> str:
-        path = folder / f"_draft-{version:03d}.{number}.tmp"
+        path = folder / f"_draft-{target.version:03d}-{number:05d}-{target.tag}.parquet"
         write_table(path, table)
-        written.append(path)
         return path.name
 
-    try:
-        yield write
-    finally:
-        for path in written:
-            path.unlink(missing_ok=True)
+    return write
 
 
 def _tasks(model: Model, revisions: Revisions, base: Revisions, draft: Draft) -> tuple[Task, ...]:

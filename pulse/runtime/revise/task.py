@@ -294,7 +294,7 @@ class _State:
                     {"part": layer.part, "layer": asdict(layer.layer), "statistics": layer.statistics}
                 )
         if self.revised_ends:
-            done.ends = write_ends(self.model, self.ends, _key_table(self.revisions), target.version, number)
+            done.ends = write_ends(self.model, self.ends, _key_table(self.revisions), target, number)
         return done
 
     def _by_unit(self, rounds: list[Round]) -> Iterable[tuple[ReadUnit, list[Round]]]:

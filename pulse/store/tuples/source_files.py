@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ from pulse.datasets.registry import FORMATS, get_format
 from pulse.datasets.text_blocks import read_blocks
 from pulse.datasets.units import Unit
 from pulse.operators.data.flow_columns import source_columns, with_flows
+from pulse.store.checksums import checksum
 from pulse.store.errors import HeldAlreadyError, HistoryGoneError, SourceChangedError
 
-_PIECE = 1 << 20
 _ANEW = "; with --keep-tuples all (keep_tuples=True) the model keeps them itself then"
 _RESTORE = f"restore it as it was, or fit the model anew with it{_ANEW}"
 
@@ -50,17 +49,6 @@ def source_entry(
         files.append({**file, "folders": folders[0]} if folders and folders[0] else file)
     entry = {"format": _encoded(format), "files": files}
     return entry if where is None else {**entry, "where": where.to_json()}
-
-
-def checksum(path: str | Path, size: int | None = None) -> str:
-    """Return the CRC-32 of a file, or of its first ``size`` bytes: with the size it identifies a file, as fast as reading."""
-    found, piece = 0, bytearray(_PIECE)
-    view = memoryview(piece)
-    left = Path(path).stat().st_size if size is None else size
-    with Path(path).open("rb", buffering=0) as file:
-        while left > 0 and (n := file.readinto(view[: min(left, _PIECE)])):
-            found, left = zlib.crc32(view[:n], found), left - n
-    return f"crc32:{found:08x}"
 
 
 def held_already(history: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:

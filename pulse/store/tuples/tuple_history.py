@@ -179,7 +179,7 @@ class TupleHistory:
     def _kept(self, files: list[dict[str, Any]], regions: Regions | None, keys: Any = None) -> pa.Table:
         start, end = (EARLIEST, LATEST) if regions is None else (regions.start.min(), regions.end.max())
         names = [
-            str(self.model.path / one["name"]) for one in files if one["start"] < end and one["end"] >= start
+            str(self.model.file(one["name"])) for one in files if one["start"] < end and one["end"] >= start
         ]
         if not names:
             return tuple_schema(self.schema).empty_table()

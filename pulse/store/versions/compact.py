@@ -10,8 +10,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray
 from pulse.core.segment.batch import SegmentBatch
-from pulse.store.garbage_collection import forbid_plain_reading, publish, sweep
-from pulse.store.lock import locked
+from pulse.store.draft import drafted
 from pulse.store.manifest import Manifest, PartFile
 from pulse.store.model import CLOSING, Model
 from pulse.store.read_units import ReadUnit, read_unit, units
@@ -40,12 +39,12 @@ def compact(model: Model | str | Path) -> Model:
 
     Where older versions are kept, the previous one is kept too: it holds the known times.
     """
-    folder = model.path if isinstance(model, Model) else Model(model).path
-    with locked(folder, "merging its layers"):
-        old = Model(folder).manifest
-        sweep(folder, old)
-        if old.is_plain:
-            return Model(folder)
+    folder = (model if isinstance(model, Model) else Model(model)).path
+    if Model(folder).manifest.is_plain:
+        return Model(folder)
+    with drafted(folder, replace=True) as draft:
+        old = draft.base
+        assert old is not None, "it was there just now"
         known = [layer.known for file in old.files for layer in file.layers if layer.known is not None]
         version = old.version + 1
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -56,13 +55,12 @@ def compact(model: Model | str | Path) -> Model:
             since=max([*known, *([] if old.since is None else [old.since])], default=None),
             changes=(*old.changes, {"version": version, "at": now, "what": "merged", "kept": bool(old.kept)}),
         )
-        forbid_plain_reading(folder)
-        manifest = replace(merged(folder, manifest, every=True), stale=False)
-        publish(folder, old, manifest)
+        manifest = replace(merged(folder, manifest, draft.tag, every=True), stale=False)
+        draft.commit(manifest, "merged", drop=old.names - manifest.names)
     return Model(folder)
 
 
-def merged(folder: Path, manifest: Manifest, *, every: bool = False) -> Manifest:
+def merged(folder: Path, manifest: Manifest, tag: str, *, every: bool = False) -> Manifest:
     """Return an unpublished manifest with heavy layers merged into new files; with ``every``, with all corrections merged."""
     model = Model.with_manifest(folder, manifest)
     by_name = {file.name: file for file in manifest.files}
@@ -70,16 +68,16 @@ def merged(folder: Path, manifest: Manifest, *, every: bool = False) -> Manifest
     for unit in units(model, shared=False):
         own = [by_name[name] for name in unit.files]
         if any(_is_heavy(file) or (every and (file.layers or manifest.stale)) for file in own):
-            files += write_merged(folder, model, unit, manifest.version)
+            files += write_merged(folder, model, unit, manifest.version, tag)
         else:
             files += own
     return replace(manifest, files=tuple(files))
 
 
-def write_merged(folder: Path, model: Model, unit: ReadUnit, version: int) -> list[PartFile]:
+def write_merged(folder: Path, model: Model, unit: ReadUnit, version: int, tag: str) -> list[PartFile]:
     """Write a unit's corrected segments as files without layers: one of segments, and one of the points that end keys."""
     segments, closing = corrected(model, unit)
-    names = label(unit, version)
+    names = label(unit, version, tag)
     made = [PartFile(**write_segments(folder / f"part-{names}.parquet", segments.filter(~closing)))]
     if closing.any():
         made.append(
@@ -88,10 +86,10 @@ def write_merged(folder: Path, model: Model, unit: ReadUnit, version: int) -> li
     return made
 
 
-def label(unit: ReadUnit, version: int) -> str:
+def label(unit: ReadUnit, version: int, tag: str) -> str:
     """Return the common part of the names of a unit's files that are rewritten for a version."""
-    _, generation, number = unit.files[0].removesuffix(".parquet").split("-")
-    return f"{generation.partition('v')[0]}v{version:03d}-{number}"
+    _, generation, number, *_ = unit.files[0].removesuffix(".parquet").split("-")
+    return f"{generation.partition('v')[0]}v{version:03d}-{number}-{tag}"
 
 
 def corrected(model: Model, unit: ReadUnit) -> tuple[SegmentBatch, BoolArray]:

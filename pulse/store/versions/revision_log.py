@@ -26,7 +26,7 @@ def log_rows(model: Model, more: tuple[pa.Table, ...] = (), keys: Any = None) ->
     A replacement that moves its tuple becomes a deletion and an insertion, so that each row, or pair of rows, concerns one
     instant of one key and any range of time can be replayed by itself.
     """
-    tables = [_logged(model.path / name, model.schema) for name in model.manifest.log]
+    tables = [_logged(model.file(name), model.schema) for name in model.manifest.log]
     tables += [split_moves(table, model.schema) for table in more]
     some = [table if keys is None else table.filter(keys) for table in tables]
     return pa.concat_tables([revision_schema(model.schema).empty_table(), *some])

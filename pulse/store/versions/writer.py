@@ -1,11 +1,11 @@
-"""Write the next version of a stored model: layers first, its manifest last, so that it appears in one step.
+"""Write the next version of a stored model: layers first, its commit last, so that it appears in one step.
 
 ::
 
-    with begin_revision(model) as writer:            takes the lock; removes what a killed revision left
+    with begin_revision(model) as writer:            starts from the newest commit
         facts = writer.target.layer(unit, rows)      workers write layers, logs and dead letters; nothing reads them yet
         writer.add(facts)
-        model = writer.commit(counts)                one rename: readers switch from the old version to the new
+        model = writer.commit(counts)                one document: readers switch from the old version to the new
 
 A worker needs only the target, which is picklable, and returns facts.
 """
@@ -26,9 +26,8 @@ import pyarrow.compute as pc
 
 from pulse.core.schema import StreamSchema
 from pulse.core.segment.batch import SegmentBatch
-from pulse.store.errors import StoreError
-from pulse.store.garbage_collection import forbid_plain_reading, publish, sweep
-from pulse.store.lock import locked
+from pulse.store.draft import Draft, drafted
+from pulse.store.errors import ConflictError, StoreError
 from pulse.store.manifest import ASIDE, LayerFile, Manifest
 from pulse.store.model import Model
 from pulse.store.model_ref import ModelRef
@@ -54,6 +53,7 @@ class RevisionTarget:
     stored: ModelRef
     version: int
     schema: StreamSchema
+    tag: str
 
     def layer(self, unit: ReadUnit, rounds: list[Round], piece: int | None = None) -> LayerFacts | None:
         """Write the changes that these rounds make, in order, to a unit's segments; None where there are none.
@@ -67,7 +67,7 @@ class RevisionTarget:
         rows = not_before(rows, self.schema, self._earlier(model, unit))
         part = unit.files[0]
         number = unit.share if piece is None else piece
-        name = f"_layer-{self.version:03d}-{part.removesuffix('.parquet')}-{number:05d}.parquet"
+        name = f"_layer-{self.version:03d}-{part.removesuffix('.parquet')}-{number:05d}-{self.tag}.parquet"
         write_table(model.path / name, rows)
         return LayerFacts(part, *self._facts(model.path / name, rows))
 
@@ -99,13 +99,13 @@ class RevisionTarget:
 
     def log(self, table: pa.Table, piece: int = 0) -> str:
         """Write the revisions of tuples that are applied, in order; return the name of the file."""
-        name = f"_revisions-{self.version:03d}-{piece:05d}.parquet"
+        name = f"_revisions-{self.version:03d}-{piece:05d}-{self.tag}.parquet"
         write_table(Path(self.stored.path) / name, table)
         return name
 
     def aside(self, table: pa.Table, piece: int = 0) -> str:
         """Write rejected revisions with their reasons; return the name of the file."""
-        name = f"revisions-{self.version:03d}-{piece:05d}.parquet"
+        name = f"revisions-{self.version:03d}-{piece:05d}-{self.tag}.parquet"
         write_table(Path(self.stored.path) / ASIDE / name, table)
         return name
 
@@ -113,12 +113,13 @@ class RevisionTarget:
 class RevisionWriter:
     """The writer of the next version; see the module's text."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, draft: Draft | None = None) -> None:
+        self.model, self._draft = model, draft
         self.version = model.version + 1
         self.applied = time.time_ns() // 1000
         """The known time of revisions without one: microseconds since the epoch."""
-        self.target = RevisionTarget(ModelRef(str(model.path), model.version), self.version, model.schema)
+        stored = ModelRef(str(model.path), model.version, commit=model.manifest.commit or None)
+        self.target = RevisionTarget(stored, self.version, model.schema, "" if draft is None else draft.tag)
         self._layers: dict[str, list[LayerFile]] = {}
         self._statistics: list[dict[str, Any]] = []
         self._logs: list[str] = []
@@ -140,24 +141,20 @@ class RevisionWriter:
         tuples.
         """
         folder, old = self.model.path, self.model.manifest
+        assert self._draft is not None, "a rehearsal commits nothing"
         manifest = self._manifest(counts, keep, tuples)
-        if not manifest.is_plain:
-            forbid_plain_reading(folder)
         if not manifest.kept and too_heavy(manifest):
-            manifest = merged(folder, manifest)
-        publish(folder, old, manifest)
+            manifest = merged(folder, manifest, self._draft.tag)
+        self._draft.commit(manifest, "revised", drop=old.names - manifest.names)
         return Model(folder)
 
     def stand(self) -> Model:
-        """Publish no version and return the model as it is. Rejected revisions are kept under its version."""
-        folder = self.model.path / ASIDE
-        own = f"revisions-{self.model.version:03d}-"
-        number = len(list(folder.glob(f"{own}*")))
-        for path in sorted(folder.glob(f"revisions-{self.version:03d}-*.parquet")):
-            while (folder / f"{own}{number:05d}.parquet").exists():
-                number += 1
-            path.rename(folder / f"{own}{number:05d}.parquet")
-        return self.model
+        """Publish no version and return the model as it is; a commit of its version has the rejected revisions, if any."""
+        assert self._draft is not None, "a rehearsal commits nothing"
+        self._draft.discard_unless(f"{ASIDE}/")
+        if not self._draft.is_empty:
+            self._draft.commit(self.model.manifest, "set aside", drop=())
+        return Model(self.model.path)
 
     def _manifest(self, counts: Mapping[str, Any], keep: bool, tuples: int) -> Manifest:
         old = self.model.manifest
@@ -188,22 +185,21 @@ class RevisionWriter:
 def begin_revision(model: Model) -> Iterator[RevisionWriter]:
     """Yield a writer of the next version. Nothing changes unless it commits.
 
-    A second one at the same time is rejected, and so is a model that is not, or no longer, the newest version.
+    A model that is not, or no longer, the newest version is rejected; and so is the commit if another came before it.
     """
     _check_revisable(model)
-    with locked(model.path, "a revision"):
-        newest = _newest(model)
-        sweep(model.path, newest.manifest)
-        writer = RevisionWriter(newest)
-        try:
-            yield writer
-        finally:  # removes what was written and not committed
-            sweep(model.path, Manifest.read(model.path))
+    _newest(model)
+    with drafted(model.path, replace=True) as draft:
+        assert draft.base is not None, "it was there just now"
+        newest = Model(ModelRef(str(model.path), draft.base.version, commit=draft.base.commit))
+        if newest.manifest.content != model.manifest.content:
+            raise ConflictError(f"{model.path}: another process has just changed it; open it again")
+        yield RevisionWriter(newest, draft)
 
 
 @contextmanager
 def rehearse_revision(model: Model) -> Iterator[RevisionWriter]:
-    """Yield a writer for a dry run: the model's folder stays as it is, without a lock."""
+    """Yield a writer for a dry run: the model's folder stays as it is."""
     _check_revisable(model)
     yield RevisionWriter(_newest(model))
 
@@ -217,7 +213,7 @@ def _check_revisable(model: Model) -> None:
 def _newest(model: Model) -> Model:
     """Reopen the model, which must be unchanged."""
     newest = Model(model.path)
-    if (newest.version, newest.stamp) != (model.version, model.stamp):
+    if newest.manifest.content != model.manifest.content:
         raise StoreError(
             f"{model.path}: version {model.version} was opened, but it is at version {newest.version} now; open it again"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.operators.relational.test_filter import one_row, spans
 pyproj = pytest.importorskip("pyproj")
 
 from pulse.datasets.projection import choose, extent_of, given  # noqa: E402
+from tests.store.documents import fields_of, rewrite  # noqa: E402
 
 GEOD = pyproj.Geod(ellps="WGS84")
 MERCATOR = "+proj=merc +lon_0=11 +k_0=1 +ellps=WGS84 +units=m"  # stretches by 1 / cos(latitude)
@@ -137,10 +137,9 @@ def test_a_distance_in_a_plane_of_another_figure_or_unit_holds_the_geodesic(tmp_
 def test_a_model_from_before_planes_were_noted_answers_by_its_statement(tmp_path: Path) -> None:
     session = pulse.Session(engine="local")
     noted = model_of_two(session, tmp_path).manifest.schema.plane
-    path = tmp_path / "model" / "_pulse.json"
-    fields = json.loads(path.read_text())
+    fields = fields_of(tmp_path / "model")
     assert fields["schema"].pop("plane") == noted.to_list()
-    path.write_text(json.dumps(fields))
+    rewrite(tmp_path / "model", fields)
     (stated,) = re.findall(r"distances within (\S+) %", " ".join(fields["statements"]))
     old = session.open(str(tmp_path / "model"))
     share = old.manifest.schema.plane.distortion
@@ -152,7 +151,7 @@ def test_a_model_from_before_planes_were_noted_answers_by_its_statement(tmp_path
     for row in session.sql(text, streams={"S": old}).segments().to_pylist():
         assert row["d_err"] >= row["d"][0] * share / (1 - share)
         assert abs(row["d"][0] - 502.5) <= row["d_err"] < 0.1 * 502.5
-    path.write_text(json.dumps({**fields, "statements": []}))
+    rewrite(tmp_path / "model", {**fields, "statements": []})
     bare = session.open(str(tmp_path / "model"))
     assert bare.manifest.schema.plane is None
     assert session.sql(text, streams={"S": bare}).segments().column("d_err")[0].as_py() < 0.1

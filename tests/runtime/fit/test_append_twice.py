@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -13,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.session import Session
+from pulse.store.checksums import checksum
 from pulse.store.errors import HeldAlreadyError, StoreError
-from pulse.store.manifest import FILE
 from pulse.store.model import Model
-from pulse.store.tuples.source_files import checksum
 from tests.commands.running import LOCAL, runner
+from tests.store.documents import document, fields_of, rewrite
 from tests.store.revising import ticks
 
 POINTS: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "samples"}, "points": True}
@@ -42,13 +41,13 @@ def test_the_same_file_again_changes_nothing_and_it_is_reported(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = fit(folder, "more.parquet", append=True)
-    before = (folder / "m" / FILE).read_bytes()
+    before = document(folder / "m").read_bytes()
     with caplog.at_level(logging.WARNING, logger="pulse"):
         again = fit(folder, "more.parquet", append=True)
     assert "the model holds " in caplog.text
     assert "more.parquet already; nothing was appended" in caplog.text
     assert (again.version, again.manifest.tuples, len(again)) == (2, 12, len(wanted))
-    assert (folder / "m" / FILE).read_bytes() == before
+    assert document(folder / "m").read_bytes() == before
 
 
 def test_a_copy_under_another_name_is_the_same_file(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -76,10 +75,10 @@ def test_another_file_of_the_same_name_and_size_is_appended(folder: Path) -> Non
 
 
 def test_a_model_without_checksums_knows_its_files_by_name_size_and_time(folder: Path) -> None:
-    manifest = json.loads((folder / "m" / FILE).read_text())
+    manifest = fields_of(folder / "m")
     for file in manifest["history"]["fits"][0]["source"]["files"]:
         del file["checksum"]
-    (folder / "m" / FILE).write_text(json.dumps(manifest))
+    rewrite(folder / "m", manifest)
     assert fit(folder, "first.parquet", append=True).version == 1
 
 

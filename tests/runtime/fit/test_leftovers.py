@@ -19,8 +19,8 @@ def test_files_of_killed_workers_are_not_published(tmp_path: Path, monkeypatch: 
     real = local_driver.fit_files
 
     def littering(job: FileJob, *more: object) -> FitOutcome:
-        for name in ("part-000-00000.parquet", "_aside/fit-000-unit-000001.parquet"):
-            half = temporary_beside(Path(job.staging) / name)
+        for stem in ("part-000-00000", "_aside/fit-000-unit-000001"):
+            half = temporary_beside(job.path(stem))
             half.parent.mkdir(exist_ok=True)
             half.write_bytes(b"PAR1")
         return real(job, *more)

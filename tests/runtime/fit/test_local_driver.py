@@ -51,8 +51,8 @@ def test_units_leave_files_and_notes(tmp_path: Path) -> None:
     outcome = local_driver.fit_files(job, None)
     assert certificates.problems(table, segments_of(job, outcome), SPEC) == []
     assert names(job) == {"part", CLOSING, ENDS, PROGRESS}
-    assert len(list((Path(job.staging) / PROGRESS).iterdir())) == len(job.units) == 4
-    counts = read_counts(Path(job.staging))
+    assert len(list(job.progress.iterdir())) == len(job.units) == 4
+    counts = read_counts(job.progress)
     assert (counts["tuples"], counts["rows_read"], counts["late"]) == (35, 35, 0)
 
 
@@ -60,7 +60,7 @@ def test_late_units_are_fitted_again(tmp_path: Path) -> None:
     tables = [tuples(np.arange(20) + 50 * i - 45 * (i == 2), x=np.arange(20)) for i in range(3)]
     job = job_of(tmp_path, tables, rows=20)
     outcome = local_driver.fit_files(job, None)
-    counts = read_counts(Path(job.staging))
+    counts = read_counts(job.progress)
     assert (counts["tuples"], counts["late"]) == (60, 14)
     aside = pq.read_table(Path(job.staging) / ASIDE)
     assert aside.num_rows == 14
@@ -92,7 +92,7 @@ def test_superseded_tuples_are_counted_over_row_groups(tmp_path: Path, rows: int
     table = tuples(np.arange(35) // 3, k=["a", "b", "a", "a", "b"] * 7, x=np.arange(35) // 4)
     job = job_of(tmp_path, [table.slice(0, 20), table.slice(20)], rows=rows)
     outcome = local_driver.fit_files(job, None)
-    counts = read_counts(Path(job.staging))
+    counts = read_counts(job.progress)
     expected = 35 - len(set(zip(table["k"].to_pylist(), table["t"].to_pylist(), strict=True)))
     assert counts["superseded"] + outcome.superseded == replaced(table, SPEC) == expected
 

@@ -14,13 +14,13 @@ import pytest
 
 from pulse.runtime.jobs.checkpoint import CheckpointError
 from pulse.runtime.jobs.folders import IDENTITY, CheckpointInUseError, OthersResultsError, claim_folders
+from pulse.runtime.jobs.lock import LOCK
 from pulse.runtime.jobs.result_log import RESULTS, SET_ASIDE, read_changes, read_holds
 from pulse.runtime.jobs.spec import Job
 from pulse.runtime.jobs.toml_tables import JobError
 from pulse.runtime.predict.local_driver import run_local
 from pulse.session import Session
 from pulse.store.errors import LinkedFileError
-from pulse.store.lock import LOCK
 from tests.commands.running import runner
 from tests.runtime.jobs.climbing import QUERY, TOML, climbing, climbing_job
 

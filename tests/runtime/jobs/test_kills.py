@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from pulse.runtime.jobs.lock import LOCK
 from pulse.runtime.jobs.result_log import read_changes
 from pulse.runtime.jobs.spec import Job
 from pulse.runtime.predict.local_driver import run_local
-from pulse.store.lock import LOCK
 from tests.runtime.jobs.climbing import climbing, climbing_job
 from tests.store.killing import run
 

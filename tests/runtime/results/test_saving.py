@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from pulse.store.errors import HistoryGoneError, ModelExistsError, StoreError
 from pulse.store.manifest import Manifest
 from pulse.store.model import Model
 from tests.runtime.execution.asking import local, prices, ticks, vessels
+from tests.store.documents import fields_of
 
 INNER = (
     "select symbol, price from S where price > {c}",
@@ -204,8 +204,8 @@ def test_lineage_names_the_inputs(stored: Model, tmp_path: Path) -> None:
 
 def test_a_reader_without_certainty_refuses_it(stored: Model, tmp_path: Path) -> None:
     local().sql("select symbol, price from S where price > 20", streams={"S": stored}).save(tmp_path / "high")
-    assert json.loads((tmp_path / "high" / "_pulse.json").read_text())["format_version"] == 3
-    assert json.loads((stored.path / "_pulse.json").read_text())["format_version"] == 1
+    assert fields_of(tmp_path / "high")["schema"]["certainty"] is True
+    assert not fields_of(stored.path)["schema"].get("certainty")
 
 
 def test_an_empty_answer(stored: Model, tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ import pulse
 from pulse.benchmarks.workloads.revision_loads import generate_load
 from pulse.core.errors import PulseError
 from pulse.operators.refit.api import correct
-from pulse.runtime.revise.driver import COUNTS
-from pulse.store.errors import HistoryGoneError, RevisionUnderWayError, StoreError
-from pulse.store.lock import locked
+from pulse.runtime.revise.driver import COUNTS, revise
+from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.model import Model
+from pulse.store.vacuum import vacuum
 from pulse.stream.revisions import Revisions
 from tests.effort import examples
 from tests.runtime.incremental.revising import START, fitted, rows, stream, wrong
@@ -265,8 +265,9 @@ def test_one_at_a_time_and_only_what_is_there(tmp_path: Path) -> None:
     tuples = stream(20, seed=3)
     model = fitted(tmp_path, tuples, error=0.1)
     load = generate_load(tuples, model.schema, revisions=3)
-    with locked(model.path, "a test"), pytest.raises(RevisionUnderWayError, match="a test"):
-        LOCAL.revise(model, load.revisions)
+    assert LOCAL.revise(model, load.revisions).version == 2
+    with pytest.raises(StoreError, match="version 1 was opened, but it is at version 2 now"):
+        revise(model, load.revisions)
     other = Revisions.empty(
         Model(fitted(_made(tmp_path / "other"), tuples, truth="linear", error=1).path).schema
     )
@@ -326,6 +327,7 @@ def test_killed_in_the_middle_the_old_version_stays(tmp_path: Path) -> None:
     assert rows(Model(model.path).read()) == reported
     outcome = LOCAL.revise(Model(model.path), load.revisions)
     assert wrong(load.corrected, outcome.model) == []
+    vacuum(model.path, retain=0)
     assert not any(name.startswith("_draft") for name in _content(model.path))
 
 

@@ -1,4 +1,4 @@
-"""Lock a stored model or a checkpoint: one process changes it at a time, others are rejected.
+"""Lock a checkpoint: one process changes it at a time, others are rejected.
 
 The lock is the system's, on a file such as ``_lock`` of the folder, so that it ends with the process that holds it, even if
 killed. The file must be the folder's own: a link in its place is rejected, and its target stays unchanged.
@@ -12,37 +12,20 @@ import fcntl
 import os
 import socket
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from pulse.store.errors import LinkedFileError, RevisionUnderWayError, WriteError
+from pulse.core.errors import PulseError
+from pulse.store.errors import LinkedFileError, WriteError
 
 LOCK = "_lock"
 
 
-@contextmanager
-def locked(folder: str | Path, what: str) -> Iterator[None]:
-    """Hold the lock of a model for the length of the block; ``what`` describes the holder to others."""
-    with locked_file(Path(folder) / LOCK, str(folder), what):
-        yield
+class LockedError(PulseError, BlockingIOError):
+    """Another process uses the folder: ``holder`` describes it, as far as known."""
 
-
-@contextmanager
-def locked_file(path: Path, subject: str, what: str, *, remove: bool = False) -> Iterator[None]:
-    """Hold the lock on a file, which is created for it, and removed at the end of the block with ``remove``.
-
-    Messages name the ``subject`` that is being changed.
-    """
-    handle = take(path, subject, what)
-    try:
-        yield
-    finally:
-        if remove:
-            path.unlink(
-                missing_ok=True
-            )  # a process that has it open by then detects the removal, and creates another
-        release(handle)
+    def __init__(self, message: str, holder: str) -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 def take(path: Path, subject: str, what: str) -> int:
@@ -67,13 +50,11 @@ def _take(path: Path, subject: str) -> int:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.pread(handle, 1000, 0).decode(errors="replace")
+            holder = os.pread(handle, 1000, 0).decode(errors="replace") or "just now"
             os.close(handle)
-            refusal = RevisionUnderWayError(
-                f"{subject}: it is being changed ({holder or 'just now'}); try again when that is done"
-            )
-            refusal.holder = holder or refusal.holder
-            raise refusal from None
+            raise LockedError(
+                f"{subject}: it is being changed ({holder}); try again when that is done", holder
+            ) from None
         # The file may have been replaced between opening and locking: then this locks a deleted file.
         if path.exists() and path.stat().st_ino == os.fstat(handle).st_ino:
             return handle
