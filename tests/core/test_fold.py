@@ -6,47 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.expression import (
-    HOLDS,
-    RELATIONS,
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Elapsed,
-    Expression,
-    Function,
-    Instant,
-    Negative,
-    Not,
-    Or,
-    Parameter,
-    number_of,
-    walk,
-)
+import pulse.core.expression as ex
 from pulse.core.fold import Domain, negated
 
-X = Column("x")
+X = ex.Column("x")
 ONE_OF_EACH = (
     (X, "column"),
-    (Constant(1), "constant"),
-    (Parameter("p"), "parameter"),
-    (Elapsed(), "elapsed"),
-    (Negative(X), "negative"),
-    (Arithmetic("+", X, X), "arithmetic"),
-    (Function("f", (X, X)), "function"),
-    (Comparison("<", X, X), "comparison"),
-    (And((X,)), "conjunction"),
-    (Or((X,)), "disjunction"),
-    (Not(X), "negation"),
-    (Instant(0), "other"),
+    (ex.Constant(1), "constant"),
+    (ex.Parameter("p"), "parameter"),
+    (ex.Elapsed(), "elapsed"),
+    (ex.Negative(X), "negative"),
+    (ex.Arithmetic("+", X, X), "arithmetic"),
+    (ex.Function("f", (X, X)), "function"),
+    (ex.Comparison("<", X, X), "comparison"),
+    (ex.And((X,)), "conjunction"),
+    (ex.Or((X,)), "disjunction"),
+    (ex.Not(X), "negation"),
+    (ex.Instant(0), "other"),
 )
 
 
 @pytest.mark.parametrize(("expression", "method"), ONE_OF_EACH)
-def test_each_kind_of_node_has_its_method(expression: Expression, method: str) -> None:
-    asked: list[tuple[str, Expression]] = []
+def test_each_kind_of_node_has_its_method(expression: ex.Expression, method: str) -> None:
+    asked: list[tuple[str, ex.Expression]] = []
 
     class Asked(Domain[None]):
         def __getattribute__(self, name: str) -> object:
@@ -61,23 +43,25 @@ def test_each_kind_of_node_has_its_method(expression: Expression, method: str) -
 
 
 @pytest.mark.parametrize("expression", [one for one, name in ONE_OF_EACH if name != "parameter"])
-def test_what_a_domain_does_not_define_is_refused_by_name(expression: Expression) -> None:
+def test_what_a_domain_does_not_define_is_refused_by_name(expression: ex.Expression) -> None:
     with pytest.raises(TypeError, match="expected no"):
         Domain[int]().fold(expression)
 
 
 def test_a_parameter_must_be_bound() -> None:
     with pytest.raises(AssertionError, match="not bound"):
-        Domain[int]().fold(Negative(Parameter("p")))
+        Domain[int]().fold(ex.Negative(ex.Parameter("p")))
 
 
 comparisons = st.builds(
-    Comparison, st.sampled_from(RELATIONS), st.just(X), st.builds(Constant, st.integers(0, 3))
+    ex.Comparison, st.sampled_from(ex.RELATIONS), st.just(X), st.builds(ex.Constant, st.integers(0, 3))
 )
 predicates = st.recursive(
-    comparisons | st.builds(Constant, st.booleans()),
+    comparisons | st.builds(ex.Constant, st.booleans()),
     lambda parts: st.one_of(
-        st.builds(Not, parts), st.builds(And, st.tuples(parts, parts)), st.builds(Or, st.tuples(parts, parts))
+        st.builds(ex.Not, parts),
+        st.builds(ex.And, st.tuples(parts, parts)),
+        st.builds(ex.Or, st.tuples(parts, parts)),
     ),
     max_leaves=6,
 )
@@ -89,44 +73,44 @@ class At(Domain[bool]):
     def __init__(self, x: int) -> None:
         self.x = x
 
-    def constant(self, e: Constant) -> bool:
+    def constant(self, e: ex.Constant) -> bool:
         return bool(e.value)
 
-    def comparison(self, e: Comparison) -> bool:
-        return bool(HOLDS[e.relation](self.x, number_of(e.right)))
+    def comparison(self, e: ex.Comparison) -> bool:
+        return bool(ex.HOLDS[e.relation](self.x, ex.number_of(e.right)))
 
-    def conjunction(self, e: And, operands: list[bool]) -> bool:
+    def conjunction(self, e: ex.And, operands: list[bool]) -> bool:
         return all(operands)
 
-    def disjunction(self, e: Or, operands: list[bool]) -> bool:
+    def disjunction(self, e: ex.Or, operands: list[bool]) -> bool:
         return any(operands)
 
-    def negation(self, e: Not, operand: bool) -> bool:
+    def negation(self, e: ex.Not, operand: bool) -> bool:
         return not operand
 
 
 @given(predicates, st.integers(-1, 4))
-def test_a_negation_is_the_opposite_everywhere(predicate: Expression, x: int) -> None:
+def test_a_negation_is_the_opposite_everywhere(predicate: ex.Expression, x: int) -> None:
     assert At(x).fold(negated(predicate)) is not At(x).fold(predicate)
 
 
 @given(predicates)
-def test_negating_twice_adds_no_negation(predicate: Expression) -> None:
+def test_negating_twice_adds_no_negation(predicate: ex.Expression) -> None:
     plain = negated(negated(predicate))
-    assert sum(isinstance(one, Not) for one in walk(plain)) <= sum(
-        isinstance(one, Not) for one in walk(predicate)
+    assert sum(isinstance(one, ex.Not) for one in ex.walk(plain)) <= sum(
+        isinstance(one, ex.Not) for one in ex.walk(predicate)
     )
 
 
 def test_only_what_has_no_opposite_gets_a_not() -> None:
-    assert negated(X) == Not(X)
-    assert negated(Not(X)) == X
-    assert negated(Parameter("p")) == Not(Parameter("p"))
+    assert negated(X) == ex.Not(X)
+    assert negated(ex.Not(X)) == X
+    assert negated(ex.Parameter("p")) == ex.Not(ex.Parameter("p"))
 
 
 @given(comparisons, st.integers(-1, 4))
-def test_a_constant_goes_last(comparison: Comparison, x: int) -> None:
-    flipped = Comparison(
+def test_a_constant_goes_last(comparison: ex.Comparison, x: int) -> None:
+    flipped = ex.Comparison(
         {"<": ">", ">": "<", "<=": ">=", ">=": "<="}.get(comparison.relation, comparison.relation),
         comparison.right,
         comparison.left,

@@ -11,19 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pulse.core.expression import (
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Function,
-    Instant,
-    Negative,
-    Not,
-    Or,
-)
+import pulse.core.expression as ex
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
 from pulse.operators.relational.coalesce import Coalesce
@@ -64,34 +52,34 @@ AGGREGATES: dict[str, Callable[[list[float]], float]] = {
 WINDOW_FUNCTIONS = AGGREGATES | {"first": lambda values: values[0], "last": lambda values: values[-1]}
 
 
-def value(e: Expression, row: Row) -> Any:
+def value(e: ex.Expression, row: Row) -> Any:
     """Evaluate an expression on the attributes of one instant."""
     match e:
-        case Column(name):
+        case ex.Column(name):
             return row[name]
-        case Constant(constant):
+        case ex.Constant(constant):
             return constant
-        case Instant(microseconds):
+        case ex.Instant(microseconds):
             return microseconds
-        case Arithmetic(op, left, right) | Comparison(op, left, right):
+        case ex.Arithmetic(op, left, right) | ex.Comparison(op, left, right):
             return OPERATIONS[op](value(left, row), value(right, row))
-        case Negative(operand):
+        case ex.Negative(operand):
             return -value(operand, row)
-        case Not(operand):
+        case ex.Not(operand):
             return not value(operand, row)
-        case And(operands):
+        case ex.And(operands):
             return all(value(one, row) for one in operands)
-        case Or(operands):
+        case ex.Or(operands):
             return any(value(one, row) for one in operands)
-        case Function("distance", arguments):
+        case ex.Function("distance", arguments):
             x1, y1, x2, y2 = (value(one, row) for one in arguments)
             return math.sqrt((x1 - x2) ** 2 + (y1 - y2) ** 2)
-        case Function("distance2", arguments):
+        case ex.Function("distance2", arguments):
             x1, y1, x2, y2 = (value(one, row) for one in arguments)
             return (x1 - x2) ** 2 + (y1 - y2) ** 2
-        case Function("sqrt", (one,)):
+        case ex.Function("sqrt", (one,)):
             return math.sqrt(value(one, row))
-        case Function("abs", (one,)):
+        case ex.Function("abs", (one,)):
             return abs(value(one, row))
     raise TypeError(e)
 

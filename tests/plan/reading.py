@@ -9,23 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+import pulse.core.expression as ex
 from pulse.core.columns import Columns
-from pulse.core.expression import (
-    TRUE,
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Elapsed,
-    Expression,
-    Function,
-    Instant,
-    Negative,
-    Not,
-    Or,
-    Parameter,
-)
 from pulse.core.time import parse_duration
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
@@ -55,40 +40,40 @@ _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: 
 _RELATIONS = {ast.Lt: "<", ast.LtE: "<=", ast.Eq: "=", ast.NotEq: "!=", ast.GtE: ">=", ast.Gt: ">"}
 
 
-def read_expression(text: str, *, model: bool = False) -> Expression:
+def read_expression(text: str, *, model: bool = False) -> ex.Expression:
     """Read an expression as it is printed; in a MODEL clause `t` is the elapsed time."""
     python = re.sub(r"(?<![<>!])=", "==", text).replace("^", "**")
     python = re.sub(r":([a-zA-Z_]\w*)", r"parameter_.\1", python.strip())
     return _expression(ast.parse(python, mode="eval").body, model)
 
 
-def _expression(e: ast.expr, model: bool) -> Expression:
-    def inner(one: ast.expr) -> Expression:
+def _expression(e: ast.expr, model: bool) -> ex.Expression:
+    def inner(one: ast.expr) -> ex.Expression:
         return _expression(one, model)
 
     match e:
         case ast.Attribute(ast.Name("parameter_"), name):
-            return Parameter(name)
+            return ex.Parameter(name)
         case ast.Attribute(ast.Name(alias), name):
-            return Column(f"{alias}.{name}")
+            return ex.Column(f"{alias}.{name}")
         case ast.Name(name):
-            return Elapsed() if model and name == "t" else Column(name)
+            return ex.Elapsed() if model and name == "t" else ex.Column(name)
         case ast.Constant(str() as value) if re.fullmatch(r"\d{4}-\d\d-\d\dT.*Z", value):
-            return Instant(_instant(value))
+            return ex.Instant(_instant(value))
         case ast.Constant(value):
-            return Constant(value)
+            return ex.Constant(value)
         case ast.UnaryOp(ast.USub(), operand):
-            return Negative(inner(operand))
+            return ex.Negative(inner(operand))
         case ast.UnaryOp(ast.Not(), operand):
-            return Not(inner(operand))
+            return ex.Not(inner(operand))
         case ast.BinOp(left, op, right):
-            return Arithmetic(_OPERATORS[type(op)], inner(left), inner(right))
+            return ex.Arithmetic(_OPERATORS[type(op)], inner(left), inner(right))
         case ast.BoolOp(op, values):
-            return (And if isinstance(op, ast.And) else Or)(tuple(map(inner, values)))
+            return (ex.And if isinstance(op, ast.And) else ex.Or)(tuple(map(inner, values)))
         case ast.Compare(left, [op], [right]):
-            return Comparison(_RELATIONS[type(op)], inner(left), inner(right))
+            return ex.Comparison(_RELATIONS[type(op)], inner(left), inner(right))
         case ast.Call(ast.Name(name), arguments):
-            return Function(name, tuple(map(inner, arguments)))
+            return ex.Function(name, tuple(map(inner, arguments)))
     raise ValueError(f"cannot read {ast.dump(e)}")
 
 
@@ -96,8 +81,8 @@ def _instant(text: str) -> int:
     return int(np.datetime64(text.removesuffix("Z"), "us").astype(np.int64))
 
 
-def _duration(text: str) -> int | Parameter:
-    return Parameter(text[1:]) if text.startswith(":") else parse_duration(text)
+def _duration(text: str) -> int | ex.Parameter:
+    return ex.Parameter(text[1:]) if text.startswith(":") else parse_duration(text)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -180,7 +165,7 @@ def _scan(rest: str) -> Scan:
         None if attributes is None else _names(attributes),
         _instant(start) if start else None,
         _instant(end) if end else None,
-        read_expression(keys) if keys else TRUE,
+        read_expression(keys) if keys else ex.TRUE,
     )
 
 
@@ -199,7 +184,7 @@ def _join(rest: str, inputs: list[Node]) -> Join:
         inputs[0],
         inputs[1],
         tuple((a, b) for a, b in pairs),
-        read_expression(condition) if condition else TRUE,
+        read_expression(condition) if condition else ex.TRUE,
         near,
     )
 

@@ -5,21 +5,7 @@ from __future__ import annotations
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from pulse.core.expression import (
-    RELATIONS,
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Function,
-    Instant,
-    Negative,
-    Not,
-    Or,
-    walk,
-)
+import pulse.core.expression as ex
 from pulse.core.schema import Role
 from pulse.operators.across.across import Across
 from pulse.operators.node import Node
@@ -57,12 +43,12 @@ def stored_streams(draw):
 
 
 @st.composite
-def values(draw, node: Node, depth: int = 2) -> Expression:
+def values(draw, node: Node, depth: int = 2) -> ex.Expression:
     """Draw a number over the modelled columns, with much that can be folded."""
     columns = node.columns.modelled
-    leaf = st.builds(Constant, numbers)
+    leaf = st.builds(ex.Constant, numbers)
     if columns:
-        leaf |= st.sampled_from([Column(name) for name in columns])
+        leaf |= st.sampled_from([ex.Column(name) for name in columns])
     if depth == 0:
         return draw(leaf)
     one, other = (draw(values(node, depth - 1)) for _ in range(2))
@@ -73,32 +59,34 @@ def values(draw, node: Node, depth: int = 2) -> Expression:
         case "leaf":
             return one
         case "one":
-            return Arithmetic("*", one, Constant(1))
+            return ex.Arithmetic("*", one, ex.Constant(1))
         case "negative":
-            return Negative(one)
+            return ex.Negative(one)
         case "abs":
-            return Function("abs", (one,))
+            return ex.Function("abs", (one,))
         case "sqrt":
-            squares = Arithmetic(
-                "+", Arithmetic("^", Arithmetic("-", one, other), Constant(2)), Arithmetic("*", one, one)
+            squares = ex.Arithmetic(
+                "+",
+                ex.Arithmetic("^", ex.Arithmetic("-", one, other), ex.Constant(2)),
+                ex.Arithmetic("*", one, one),
             )
-            return Function("sqrt", (squares,))
+            return ex.Function("sqrt", (squares,))
         case "distance":
-            return Function("distance", _points(draw, columns))
-    return Arithmetic(kind, one, other)
+            return ex.Function("distance", _points(draw, columns))
+    return ex.Arithmetic(kind, one, other)
 
 
 def _points(draw, columns):
     if len(columns) >= 4 and draw(st.booleans()):
-        return tuple(map(Column, (*columns[:2], *columns[2:4])))
-    leaf = st.builds(Constant, numbers)
+        return tuple(map(ex.Column, (*columns[:2], *columns[2:4])))
+    leaf = st.builds(ex.Constant, numbers)
     if columns:
-        leaf |= st.sampled_from([Column(name) for name in columns])
+        leaf |= st.sampled_from([ex.Column(name) for name in columns])
     return tuple(draw(st.lists(leaf, min_size=4, max_size=4)))
 
 
 @st.composite
-def predicates(draw, node: Node, depth: int = 2) -> Expression:
+def predicates(draw, node: Node, depth: int = 2) -> ex.Expression:
     columns = node.columns
     kinds = (
         ["value", "value", "time"] + ["key"] * bool(columns.key) + ["and", "and", "or", "not"] * (depth > 0)
@@ -106,22 +94,24 @@ def predicates(draw, node: Node, depth: int = 2) -> Expression:
     match kind := draw(st.sampled_from(kinds)):
         case "and" | "or":
             operands = draw(st.lists(predicates(node, depth - 1), min_size=0, max_size=3))
-            return (And if kind == "and" else Or)(tuple(operands))
+            return (ex.And if kind == "and" else ex.Or)(tuple(operands))
         case "not":
-            return Not(draw(predicates(node, depth - 1)))
+            return ex.Not(draw(predicates(node, depth - 1)))
         case "time":
-            sides = Column(columns.time), Instant(draw(st.integers(0, 9)) * SECOND)
+            sides = ex.Column(columns.time), ex.Instant(draw(st.integers(0, 9)) * SECOND)
         case "key":
             name, type_ = draw(st.sampled_from(columns.key))
             same = [other for other, also in columns.key if also == type_]
             constant = st.sampled_from(["a", "b"]) if str(type_) == "string" else st.integers(0, 2)
             sides = (
-                Column(name),
-                draw(st.builds(Constant, constant) | st.builds(Column, st.sampled_from(same))),
+                ex.Column(name),
+                draw(st.builds(ex.Constant, constant) | st.builds(ex.Column, st.sampled_from(same))),
             )
         case _:
             sides = draw(values(node)), draw(values(node, 0))
-    return Comparison(draw(st.sampled_from(RELATIONS)), *(sides if draw(st.booleans()) else sides[::-1]))
+    return ex.Comparison(
+        draw(st.sampled_from(ex.RELATIONS)), *(sides if draw(st.booleans()) else sides[::-1])
+    )
 
 
 @st.composite
@@ -138,15 +128,15 @@ def plans(draw, depth: int = 3, alias: str = "a") -> Node:
         case "filter":
             return Filter(below, draw(predicates(below)))
         case "range":
-            time, first = Column(columns.time), draw(st.integers(0, 4))
-            lower = Comparison(draw(st.sampled_from([">=", ">"])), time, Instant(first * SECOND))
-            upper = Comparison(draw(st.sampled_from(["<", "<="])), time, Instant((first + 5) * SECOND))
-            return Filter(below, And((lower, upper)))
+            time, first = ex.Column(columns.time), draw(st.integers(0, 4))
+            lower = ex.Comparison(draw(st.sampled_from([">=", ">"])), time, ex.Instant(first * SECOND))
+            upper = ex.Comparison(draw(st.sampled_from(["<", "<="])), time, ex.Instant((first + 5) * SECOND))
+            return Filter(below, ex.And((lower, upper)))
         case "names":
-            same = tuple((name, Column(name)) for name in columns.names)
+            same = tuple((name, ex.Column(name)) for name in columns.names)
             return Project(below, same, columns.time)
         case "project":
-            keys = [(f"{alias}.k{i}", Column(name)) for i, name in enumerate(columns.key_names)]
+            keys = [(f"{alias}.k{i}", ex.Column(name)) for i, name in enumerate(columns.key_names)]
             chosen = keys if draw(st.booleans()) else []
             made = draw(st.lists(values(below), max_size=3))
             outputs = (*chosen, *((f"{alias}.v{i}", e) for i, e in enumerate(made)))
@@ -177,20 +167,24 @@ def plans(draw, depth: int = 3, alias: str = "a") -> Node:
 def following(draw) -> Node:
     """Draw a bound on an average distance of pairs, or at the instant, as the paper's queries have it."""
     pairs = Join(*(Scan("objects", alias, STREAMS["objects"]) for alias in "RT"))
-    distance = Function(
+    distance = ex.Function(
         "distance",
         tuple(
-            map(Column, draw(st.sampled_from([("R.x", "R.y", "T.x", "T.y"), ("T.x", "T.y", "R.x", "R.y")])))
+            map(
+                ex.Column, draw(st.sampled_from([("R.x", "R.y", "T.x", "T.y"), ("T.x", "T.y", "R.x", "R.y")]))
+            )
         ),
     )
-    plan: Node = Filter(pairs, Comparison(draw(st.sampled_from(["!=", "<"])), Column("R.id"), Column("T.id")))
+    plan: Node = Filter(
+        pairs, ex.Comparison(draw(st.sampled_from(["!=", "<"])), ex.Column("R.id"), ex.Column("T.id"))
+    )
     if draw(st.booleans()):
-        plan = Filter(plan, Comparison("<", distance, Constant(draw(numbers))))
+        plan = Filter(plan, ex.Comparison("<", distance, ex.Constant(draw(numbers))))
     plan = Project(plan, (("d", distance),), "t")
     if draw(st.booleans()):
         plan = Window(plan, "avg", "d", "d", draw(st.integers(1, 3)) * SECOND, None)
     relation = draw(st.sampled_from(["<", "<=", "<", ">"]))
-    return Filter(plan, Comparison(relation, Column("d"), Constant(draw(st.integers(0, 4)))))
+    return Filter(plan, ex.Comparison(relation, ex.Column("d"), ex.Constant(draw(st.integers(0, 4)))))
 
 
 @st.composite
@@ -199,26 +193,30 @@ def unlike_pairs(draw) -> Node:
     sides = [Scan("objects", alias, STREAMS["objects"]) for alias in "RT"]
     if draw(st.booleans()):
         low = draw(numbers)
-        sides = [Filter(one, Comparison(">=", Column(f"{one.alias}.x"), Constant(low))) for one in sides]
-    rx, ry, tx, ty = map(Column, ("R.x", "R.y", "T.x", "T.y"))
-    distance = Function("distance", (tx, ry, rx, ty))
-    total, difference = Arithmetic("+", rx, tx), Arithmetic("-", tx, rx)
+        sides = [
+            Filter(one, ex.Comparison(">=", ex.Column(f"{one.alias}.x"), ex.Constant(low))) for one in sides
+        ]
+    rx, ry, tx, ty = map(ex.Column, ("R.x", "R.y", "T.x", "T.y"))
+    distance = ex.Function("distance", (tx, ry, rx, ty))
+    total, difference = ex.Arithmetic("+", rx, tx), ex.Arithmetic("-", tx, rx)
     alike = (
-        Comparison("<=", distance, Constant(draw(st.integers(1, 4)))),
-        Comparison(">", Constant(3), Arithmetic("+", tx, rx)),
-        Comparison("<", Function("abs", (difference,)), Constant(2)),
-        Or((Comparison("<", rx, ty), Comparison("<", tx, ry))),
-        Comparison("!=", rx, tx),
+        ex.Comparison("<=", distance, ex.Constant(draw(st.integers(1, 4)))),
+        ex.Comparison(">", ex.Constant(3), ex.Arithmetic("+", tx, rx)),
+        ex.Comparison("<", ex.Function("abs", (difference,)), ex.Constant(2)),
+        ex.Or((ex.Comparison("<", rx, ty), ex.Comparison("<", tx, ry))),
+        ex.Comparison("!=", rx, tx),
     )
     conditions = draw(st.lists(st.sampled_from(alike), max_size=2, unique=True))
-    conditions += draw(st.sampled_from([[]] * 5 + [[Comparison("<", rx, tx)]]))
-    unlike = Comparison("!=", Column("T.id"), Column("R.id"))
-    plan: Node = Join(sides[0], sides[1], (), And((*conditions, unlike)))
-    made = {"d": distance, "s": total, "q": Arithmetic("*", difference, difference), "u": rx, "v": tx}
-    made |= {"e": difference, "f": Arithmetic("-", rx, tx)}
+    conditions += draw(st.sampled_from([[]] * 5 + [[ex.Comparison("<", rx, tx)]]))
+    unlike = ex.Comparison("!=", ex.Column("T.id"), ex.Column("R.id"))
+    plan: Node = Join(sides[0], sides[1], (), ex.And((*conditions, unlike)))
+    made = {"d": distance, "s": total, "q": ex.Arithmetic("*", difference, difference), "u": rx, "v": tx}
+    made |= {"e": difference, "f": ex.Arithmetic("-", rx, tx)}
     names = draw(st.sampled_from(["d", "ds", "qd", "suv", "def", "uvef"] * 2 + ["u", "de"]))
     keys = draw(
-        st.sampled_from([(), (("i", Column("R.id")), ("j", Column("T.id"))), (("i", Column("T.id")),)])
+        st.sampled_from(
+            [(), (("i", ex.Column("R.id")), ("j", ex.Column("T.id"))), (("i", ex.Column("T.id")),)]
+        )
     )
     plan = Project(plan, (*keys, *((name, made[name]) for name in names)), "t")
     for _ in range(draw(st.integers(0, 2))):
@@ -228,7 +226,9 @@ def unlike_pairs(draw) -> Node:
                 function = draw(st.sampled_from(["min", "max", "sum", "avg"]))
                 plan = Window(plan, function, argument, argument, draw(st.integers(1, 3)) * SECOND, None)
             case "filter":
-                plan = Filter(plan, Comparison("<", Column(argument), Constant(draw(st.integers(0, 4)))))
+                plan = Filter(
+                    plan, ex.Comparison("<", ex.Column(argument), ex.Constant(draw(st.integers(0, 4))))
+                )
             case _:
                 by = plan.columns.key_names[: draw(st.integers(0, 2))]
                 plan = Across(plan, draw(st.sampled_from(["min", "max"])), argument, argument, by)
@@ -279,7 +279,7 @@ def test_the_interpreter() -> None:
     stored = {"objects": {(1,): {t * SECOND: {"x": t, "y": 0} for t in (0, 1, 3, 4)}}}
     scan = Scan("objects", "R", STREAMS["objects"])
     window = Window(scan, "avg", "R.x", "a", 2 * SECOND, None)
-    answer = interpret(Filter(window, Comparison(">", Column("a"), Constant(1))), stored)
+    answer = interpret(Filter(window, ex.Comparison(">", ex.Column("a"), ex.Constant(1))), stored)
     assert answer == {(1,): {5 * SECOND: {"R.id": 1, "a": 3.5, "R.t": 5 * SECOND}}}
     assert window.columns.role("a") is Role.MODELLED
 
@@ -291,7 +291,7 @@ def test_plans_that_are_equal_and_yet_not_the_same_are_distinguished():
     for value in (1, 1.0, True, 0.0, -0.0):
         plan = Filter(
             scan,
-            Comparison("<", Column("objects.x"), Constant(value)),
+            ex.Comparison("<", ex.Column("objects.x"), ex.Constant(value)),
         )
         found = [one.value for one in _constants(optimise(plan))]
         assert [repr(one) for one in found] == [repr(value)]
@@ -300,8 +300,10 @@ def test_plans_that_are_equal_and_yet_not_the_same_are_distinguished():
     assert len(set(seen)) == 5
 
 
-def _constants(node: Node) -> list[Constant]:
+def _constants(node: Node) -> list[ex.Constant]:
     own = (
-        [one for one in walk(node.predicate) if isinstance(one, Constant)] if isinstance(node, Filter) else []
+        [one for one in ex.walk(node.predicate) if isinstance(one, ex.Constant)]
+        if isinstance(node, Filter)
+        else []
     )
     return own + [one for below in node.inputs for one in _constants(below)]

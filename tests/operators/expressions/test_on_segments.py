@@ -11,18 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pulse.core.expression import (
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Elapsed,
-    Expression,
-    Function,
-    Instant,
-    Negative,
-    Parameter,
-)
+import pulse.core.expression as ex
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
 from pulse.operators.expressions.on_segments import Evaluation
@@ -32,48 +21,48 @@ from tests.operators.contract import causes, refusal, row_values, truths
 from tests.operators.relational.test_filter import one_row
 from tests.strategies import relations
 
-X, Y, U, N = (Column(name) for name in "xyun")
+X, Y, U, N = (ex.Column(name) for name in "xyun")
 
 
 def polynomials():
-    leaves = st.sampled_from([X, Y, N, Constant(2), Constant(-0.5), Constant(0)])
+    leaves = st.sampled_from([X, Y, N, ex.Constant(2), ex.Constant(-0.5), ex.Constant(0)])
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
-            st.builds(Arithmetic, st.sampled_from("+-*"), inner, inner),
-            st.builds(lambda e, n: Arithmetic("^", e, Constant(n)), inner, st.integers(0, 3)),
-            st.builds(lambda e, c: Arithmetic("/", e, Constant(c)), inner, st.sampled_from([2, -4])),
-            st.builds(Negative, inner),
-            st.builds(lambda e: Function("abs", (e,)), inner),
+            st.builds(ex.Arithmetic, st.sampled_from("+-*"), inner, inner),
+            st.builds(lambda e, n: ex.Arithmetic("^", e, ex.Constant(n)), inner, st.integers(0, 3)),
+            st.builds(lambda e, c: ex.Arithmetic("/", e, ex.Constant(c)), inner, st.sampled_from([2, -4])),
+            st.builds(ex.Negative, inner),
+            st.builds(lambda e: ex.Function("abs", (e,)), inner),
         ),
         max_leaves=4,
     )
 
 
-def squared(e: Expression) -> Expression:
-    return Arithmetic("*", e, e)
+def squared(e: ex.Expression) -> ex.Expression:
+    return ex.Arithmetic("*", e, e)
 
 
 def functions():
     """Functions of operands that are in their domain for every truth."""
-    positive = Arithmetic("+", squared(X), Constant(100))
+    positive = ex.Arithmetic("+", squared(X), ex.Constant(100))
     return st.sampled_from(
         [
-            Function("sqrt", (positive,)),
-            Function("sqrt", (Function("abs", (Y,)),)),
-            Function("log", (positive,)),
-            Function("sin", (X,)),
-            Function("cos", (Arithmetic("-", X, Y),)),
-            Function("exp", (Negative(Arithmetic("/", squared(X), Constant(64))),)),
-            Function("distance", (X, Y, Constant(1), N)),
-            Function("distance2", (X, Y, N, Constant(1))),
-            Arithmetic("/", Y, positive),
-            Arithmetic("/", Constant(1), Negative(positive)),
+            ex.Function("sqrt", (positive,)),
+            ex.Function("sqrt", (ex.Function("abs", (Y,)),)),
+            ex.Function("log", (positive,)),
+            ex.Function("sin", (X,)),
+            ex.Function("cos", (ex.Arithmetic("-", X, Y),)),
+            ex.Function("exp", (ex.Negative(ex.Arithmetic("/", squared(X), ex.Constant(64))),)),
+            ex.Function("distance", (X, Y, ex.Constant(1), N)),
+            ex.Function("distance2", (X, Y, N, ex.Constant(1))),
+            ex.Arithmetic("/", Y, positive),
+            ex.Arithmetic("/", ex.Constant(1), ex.Negative(positive)),
         ]
     )
 
 
-def check_bounds(relation: Relation, made: Relation, expression: Expression) -> None:
+def check_bounds(relation: Relation, made: Relation, expression: ex.Expression) -> None:
     sources = [ids[0] for ids in causes(made)]
     for row in range(0, len(made), 1 + len(made) // 20):  # pieces of one row are much alike
         cause = sources[row]
@@ -95,35 +84,39 @@ def check_bounds(relation: Relation, made: Relation, expression: Expression) -> 
 
 
 @given(relations(max_keys=2, max_rows=3), polynomials())
-def test_polynomials_keep_every_truth(relation: Relation, expression: Expression) -> None:
+def test_polynomials_keep_every_truth(relation: Relation, expression: ex.Expression) -> None:
     made = compute(relation, [("z", expression)])
     assert made.columns.modelled == ("x", "y", "z")
     check_bounds(relation, made, expression)
 
 
 @given(relations(max_keys=2, max_rows=2), functions())
-def test_functions_keep_every_truth(relation: Relation, expression: Expression) -> None:
+def test_functions_keep_every_truth(relation: Relation, expression: ex.Expression) -> None:
     check_bounds(relation, compute(relation, [("z", expression)]), expression)
 
 
 @given(relations(bounds=(0.0,)), polynomials())
-def test_what_has_no_error_gets_its_rounding_alone(relation: Relation, expression: Expression) -> None:
+def test_what_has_no_error_gets_its_rounding_alone(relation: Relation, expression: ex.Expression) -> None:
     made = compute(relation, [("z", expression)])
-    reach = np.maximum(np.abs(made.lo), np.abs(made.hi))
+    # A model is moved to another reference before it is computed with, which rounds as far as it reaches.
+    ends = np.maximum(np.abs(relation.lo), np.abs(relation.hi))
+    reach = np.array([ends[relation.group == group].max() for group in made.group])
     size = 1.0 + sum(np.abs(c) @ np.ones(c.shape[1]) for c in (made.models["x"], made.models["y"]))
     rounding = 1e-13 * (size * (1.0 + reach) ** 2) ** 4  # of products of up to four factors
     assert (made.err["z"] <= rounding).all()
 
 
 def test_sums_of_constants_that_are_exact_have_no_error() -> None:
-    assert compute(one_row([0.25]), [("z", Arithmetic("+", X, Constant(0.5)))]).err["z"].tolist() == [0.0]
-    (rounded,) = compute(one_row([0.1]), [("z", Arithmetic("+", X, Constant(0.2)))]).err["z"]
+    assert compute(one_row([0.25]), [("z", ex.Arithmetic("+", X, ex.Constant(0.5)))]).err["z"].tolist() == [
+        0.0
+    ]
+    (rounded,) = compute(one_row([0.1]), [("z", ex.Arithmetic("+", X, ex.Constant(0.2)))]).err["z"]
     assert rounded == float(abs(Fraction(0.1) + Fraction(0.2) - Fraction(0.1 + 0.2)))
 
 
 @given(relations())
 def test_rows_that_are_cut_finer_keep_all_columns(relation: Relation) -> None:
-    made = compute(relation, [("z", Function("abs", (Arithmetic("-", X, Y),)))])
+    made = compute(relation, [("z", ex.Function("abs", (ex.Arithmetic("-", X, Y),)))])
     for row, (cause,) in enumerate(causes(made)):
         for at in naive.instants_of(made, row):
             for name in "xy":
@@ -138,14 +131,14 @@ def test_rows_that_are_cut_finer_keep_all_columns(relation: Relation) -> None:
 @pytest.mark.parametrize(
     ("expression", "factor"),
     [
-        (Negative(X), 1.0),
-        (Arithmetic("*", Constant(-3), X), 3.0),
-        (Arithmetic("/", X, Constant(4)), 0.25),
-        (Arithmetic("-", Constant(1), X), 1.0),
-        (Arithmetic("+", X, X), 2.0),
+        (ex.Negative(X), 1.0),
+        (ex.Arithmetic("*", ex.Constant(-3), X), 3.0),
+        (ex.Arithmetic("/", X, ex.Constant(4)), 0.25),
+        (ex.Arithmetic("-", ex.Constant(1), X), 1.0),
+        (ex.Arithmetic("+", X, X), 2.0),
     ],
 )
-def test_linear_expressions_scale_bound_and_drift(expression: Expression, factor: float) -> None:
+def test_linear_expressions_scale_bound_and_drift(expression: ex.Expression, factor: float) -> None:
     relation = replace(one_row([1.0, 2.0], 0.5), drift={"x": np.array([0.125])})
     made = compute(relation, [("z", expression)])
     assert made.err["z"] == pytest.approx([0.5 * factor])
@@ -158,7 +151,7 @@ def test_a_product_has_no_known_drift() -> None:
 
 def test_the_pieces_of_a_distance_stay_few() -> None:
     line = one_row([300.0, -2.0], 1.0, hi=200.0)
-    passes = Function("distance", (X, Constant(50), Constant(0), Constant(0)))
+    passes = ex.Function("distance", (X, ex.Constant(50), ex.Constant(0), ex.Constant(0)))
     assert len(compute(line, [("z", passes)])) <= 16
     exact = replace(line, err={"x": np.zeros(1)})
     assert len(compute(exact, [("z", passes)])) <= 128
@@ -166,7 +159,7 @@ def test_the_pieces_of_a_distance_stay_few() -> None:
 
 def test_the_root_of_what_is_below_zero_within_its_bound() -> None:
     relation = one_row([-0.25, 0.25], 0.5)
-    made = compute(relation, [("z", Function("sqrt", (X,)))])
+    made = compute(relation, [("z", ex.Function("sqrt", (X,)))])
     for row in range(len(made)):
         for at in naive.instants_of(made, row):
             model = naive.piece_value(relation.ref[0], relation.models["x"][0], at)
@@ -180,14 +173,17 @@ def test_the_root_of_what_is_below_zero_within_its_bound() -> None:
 @pytest.mark.parametrize(
     ("expression", "reported"),
     [
-        (Arithmetic("/", Constant(1), X), ["crosses zero", "(1 / x)", "± 0.5", "filter"]),
-        (Function("sqrt", (Arithmetic("-", X, Constant(2)),)), ["sqrt", "below zero", "error bound 0.5"]),
-        (Function("log", (X,)), ["log(x)", "above zero"]),
-        (Function("exp", (Arithmetic("*", X, Constant(1000)),)), ["exp", "beyond the range"]),
-        (Arithmetic("/", X, Constant(0)), ["divides by zero"]),
+        (ex.Arithmetic("/", ex.Constant(1), X), ["crosses zero", "(1 / x)", "± 0.5", "filter"]),
+        (
+            ex.Function("sqrt", (ex.Arithmetic("-", X, ex.Constant(2)),)),
+            ["sqrt", "below zero", "error bound 0.5"],
+        ),
+        (ex.Function("log", (X,)), ["log(x)", "above zero"]),
+        (ex.Function("exp", (ex.Arithmetic("*", X, ex.Constant(1000)),)), ["exp", "beyond the range"]),
+        (ex.Arithmetic("/", X, ex.Constant(0)), ["divides by zero"]),
     ],
 )
-def test_outside_the_domain(expression: Expression, reported: list[str]) -> None:
+def test_outside_the_domain(expression: ex.Expression, reported: list[str]) -> None:
     text = refusal(lambda: compute(one_row([-1.0, 1.0], 0.5), [("z", expression)]), DomainError)
     assert all(part in text for part in reported), text
     if "zero" not in reported[0]:
@@ -197,20 +193,20 @@ def test_outside_the_domain(expression: Expression, reported: list[str]) -> None
 @pytest.mark.parametrize(
     "expression",
     [
-        Constant("text"),
-        Instant(0),
-        Column("t"),
-        Comparison("<", X, X),
-        Arithmetic("^", X, Constant(0.5)),
-        Arithmetic("^", X, X),
+        ex.Constant("text"),
+        ex.Instant(0),
+        ex.Column("t"),
+        ex.Comparison("<", X, X),
+        ex.Arithmetic("^", X, ex.Constant(0.5)),
+        ex.Arithmetic("^", X, X),
     ],
 )
-def test_what_is_no_number(expression: Expression) -> None:
+def test_what_is_no_number(expression: ex.Expression) -> None:
     assert refusal(lambda: compute(one_row([1.0]), [("z", expression)]), OperandError)
 
 
 def test_an_unknown_function_is_named() -> None:
-    text = refusal(lambda: compute(one_row([1.0]), [("z", Function("tan", (X,)))]), OperatorError)
+    text = refusal(lambda: compute(one_row([1.0]), [("z", ex.Function("tan", (X,)))]), OperatorError)
     assert "'tan'" in text
     assert "sqrt" in text
 
@@ -218,7 +214,7 @@ def test_an_unknown_function_is_named() -> None:
 @given(relations())
 def test_a_null_is_an_error_that_says_where(relation: Relation) -> None:
     assume(relation.unmodelled["u"].null_count > 0)
-    text = refusal(lambda: compute(relation, [("z", Arithmetic("+", X, U))]), MissingValueError)
+    text = refusal(lambda: compute(relation, [("z", ex.Arithmetic("+", X, U))]), MissingValueError)
     assert "'u' is null" in text
     assert "k=" in text
 
@@ -230,6 +226,6 @@ def test_too_large_for_floats() -> None:
 
 
 def test_a_parameter_that_nobody_bound_is_a_mistake_of_ours() -> None:
-    for bad in (Parameter("p"), Elapsed()):
+    for bad in (ex.Parameter("p"), ex.Elapsed()):
         with pytest.raises(AssertionError):
             Evaluation(one_row([1.0])).fold(bad)

@@ -6,18 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pulse.core.expression import (
-    FALSE,
-    TRUE,
-    And,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Not,
-    Or,
-    Parameter,
-)
+import pulse.core.expression as ex
 from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets, intersect, union
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import OperandError
@@ -27,7 +16,7 @@ from tests.operators.contract import refusal
 from tests.operators.relational.test_filter import one_row, predicates
 from tests.strategies import relations
 
-X, U = Column("x"), Column("u")
+X, U = ex.Column("x"), ex.Column("u")
 
 
 def same(a: IntervalSets, b: IntervalSets) -> bool:
@@ -36,7 +25,7 @@ def same(a: IntervalSets, b: IntervalSets) -> bool:
 
 @given(relations(), predicates())
 def test_the_sets_lie_one_inside_the_other_and_in_their_rows(
-    relation: Relation, predicate: Expression
+    relation: Relation, predicate: ex.Expression
 ) -> None:
     refined, truths = solve(relation, predicate, possible=True)
     assert same(intersect(truths.certain, truths.model), truths.certain)
@@ -45,9 +34,9 @@ def test_the_sets_lie_one_inside_the_other_and_in_their_rows(
 
 
 @given(relations(), predicates())
-def test_twice_negated_is_the_same(relation: Relation, predicate: Expression) -> None:
+def test_twice_negated_is_the_same(relation: Relation, predicate: ex.Expression) -> None:
     once = solve(relation, predicate, possible=True)[1]
-    twice = solve(relation, Not(Not(predicate)), possible=True)[1]
+    twice = solve(relation, ex.Not(ex.Not(predicate)), possible=True)[1]
     assert all(same(a, b) for a, b in zip(once, twice, strict=True))
 
 
@@ -63,7 +52,7 @@ def test_twice_negated_is_the_same(relation: Relation, predicate: Expression) ->
     ],
 )
 def test_ends(relation: str, bounds: list[list[float]], ends: list[int]) -> None:
-    found = solve(one_row([0.0, 1.0]), Comparison(relation, X, Constant(1)), possible=True)[1]
+    found = solve(one_row([0.0, 1.0]), ex.Comparison(relation, X, ex.Constant(1)), possible=True)[1]
     assert found.model.bounds.tolist() == bounds
     assert found.model.ends.tolist() == ends
     assert found.certain is found.model is found.possible
@@ -71,22 +60,22 @@ def test_ends(relation: str, bounds: list[list[float]], ends: list[int]) -> None
 
 @given(relations())
 def test_a_null_is_neither_so_nor_not(relation: Relation) -> None:
-    holds = Comparison("=", U, Constant(1))
-    found = solve(relation, Or((holds, Not(holds))), possible=True)[1].possible
+    holds = ex.Comparison("=", U, ex.Constant(1))
+    found = solve(relation, ex.Or((holds, ex.Not(holds))), possible=True)[1].possible
     null = relation.unmodelled["u"].is_null().to_numpy(zero_copy_only=False)
     assert np.array_equal(np.diff(found.offsets) == 0, null)
 
 
 @given(relations())
 def test_constants(relation: Relation) -> None:
-    assert same(solve(relation, And(()), possible=True)[1].certain, whole(relation))
-    assert same(solve(relation, Or((FALSE, TRUE)), possible=True)[1].certain, whole(relation))
-    assert len(solve(relation, Not(TRUE), possible=True)[1].possible.bounds) == 0
+    assert same(solve(relation, ex.And(()), possible=True)[1].certain, whole(relation))
+    assert same(solve(relation, ex.Or((ex.FALSE, ex.TRUE)), possible=True)[1].certain, whole(relation))
+    assert len(solve(relation, ex.Not(ex.TRUE), possible=True)[1].possible.bounds) == 0
 
 
 def test_what_is_no_predicate() -> None:
     assert "expected a predicate" in refusal(
-        lambda: solve(one_row([1.0]), Constant(3), possible=False), OperandError
+        lambda: solve(one_row([1.0]), ex.Constant(3), possible=False), OperandError
     )
     with pytest.raises(AssertionError):
-        solve(one_row([1.0]), Parameter("p"), possible=False)
+        solve(one_row([1.0]), ex.Parameter("p"), possible=False)

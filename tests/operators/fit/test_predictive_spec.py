@@ -11,19 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pulse.core.expression as ex
 from pulse.core.bounds import Absolute, Relative
 from pulse.core.errors import ColumnTypeError, UnknownColumnError
-from pulse.core.expression import (
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Elapsed,
-    Expression,
-    Function,
-    Negative,
-    Parameter,
-)
 from pulse.core.schema import StreamSchema
 from pulse.kernels.fit.truth_intervals import LINEAR, STEP
 from pulse.operators.fit.predictive_spec import (
@@ -35,7 +25,7 @@ from pulse.operators.fit.predictive_spec import (
 )
 from tests import naive
 
-T, X, V, A = Elapsed(), Column("x"), Column("v"), Column("a")
+T, X, V, A = ex.Elapsed(), ex.Column("x"), ex.Column("v"), ex.Column("a")
 SCHEMA = StreamSchema.of(
     key={"id": "int64"},
     time="t",
@@ -50,8 +40,8 @@ def coefficients_of(made):
     return np.moveaxis(columns[made.rules[:, 2:]], 2, 0)
 
 
-def op(left: Expression, sign: str, right: Expression) -> Arithmetic:
-    return Arithmetic(sign, left, right)
+def op(left: ex.Expression, sign: str, right: ex.Expression) -> ex.Arithmetic:
+    return ex.Arithmetic(sign, left, right)
 
 
 def spec(schema: StreamSchema = SCHEMA, **options) -> PredictSpec:
@@ -62,9 +52,9 @@ MOVING = op(X, "+", op(V, "*", T))
 
 
 @st.composite
-def polynomials(draw, degree: int = 5, depth: int = 3) -> Expression:
+def polynomials(draw, degree: int = 5, depth: int = 3) -> ex.Expression:
     """Formulas that are polynomials in t of at most a degree."""
-    leaves = [X, V, A, Constant(2), Constant(-0.5), Constant(0)] + [T] * (degree > 0) * 3
+    leaves = [X, V, A, ex.Constant(2), ex.Constant(-0.5), ex.Constant(0)] + [T] * (degree > 0) * 3
     kind = draw(st.sampled_from(["leaf", "+", "-", "*", "/", "^", "neg", "abs"])) if depth else "leaf"
     if kind == "leaf":
         return draw(st.sampled_from(leaves))
@@ -74,13 +64,13 @@ def polynomials(draw, degree: int = 5, depth: int = 3) -> Expression:
         first = draw(st.integers(0, degree))
         return op(draw(polynomials(first, depth - 1)), "*", draw(polynomials(degree - first, depth - 1)))
     if kind == "/":
-        return op(draw(polynomials(degree, depth - 1)), "/", draw(st.sampled_from([Constant(4), V])))
+        return op(draw(polynomials(degree, depth - 1)), "/", draw(st.sampled_from([ex.Constant(4), V])))
     if kind == "^":
         power = draw(st.integers(0, 3))
-        return op(draw(polynomials(degree // max(power, 1), depth - 1)), "^", Constant(power))
+        return op(draw(polynomials(degree // max(power, 1), depth - 1)), "^", ex.Constant(power))
     if kind == "neg":
-        return Negative(draw(polynomials(degree, depth - 1)))
-    return Function("abs", (draw(polynomials(0, depth - 1)),))
+        return ex.Negative(draw(polynomials(degree, depth - 1)))
+    return ex.Function("abs", (draw(polynomials(0, depth - 1)),))
 
 
 values = st.integers(-8, 8).map(lambda n: n / 4)
@@ -91,7 +81,7 @@ values = st.integers(-8, 8).map(lambda n: n / 4)
     st.lists(st.tuples(values, values.filter(bool), values), min_size=1, max_size=4),
     st.integers(0, 4),
 )
-def test_a_formula_is_expanded_exactly(formula: Expression, rows, elapsed: int) -> None:
+def test_a_formula_is_expanded_exactly(formula: ex.Expression, rows, elapsed: int) -> None:
     columns = {name: np.array([row[i] for row in rows]) for i, name in enumerate(("x", "v", "a"))}
     terms = expand(formula, columns, "x")
     for i, row in enumerate(rows):
@@ -111,7 +101,7 @@ def test_columns_are_used_as_they_are() -> None:
 
 
 def test_the_paper_moves_with_acceleration() -> None:
-    formula = op(MOVING, "+", op(op(A, "*", op(T, "^", Constant(2))), "/", Constant(2)))
+    formula = op(MOVING, "+", op(op(A, "*", op(T, "^", ex.Constant(2))), "/", ex.Constant(2)))
     mine = spec(models={"x": formula})
     assert mine.width == 3
     columns = {"x": np.array([1.0]), "y": np.array([0.0]), "v": np.array([2.0]), "a": np.array([3.0])}
@@ -120,7 +110,9 @@ def test_the_paper_moves_with_acceleration() -> None:
 
 def test_numbers_and_nothing_at_all() -> None:
     columns = {"x": np.array([1.0, 2.0]), "y": np.zeros(2)}
-    made = candidates(spec(models={"x": op(X, "+", op(Constant(3), "*", T)), "y": Constant(0)}), columns)
+    made = candidates(
+        spec(models={"x": op(X, "+", op(ex.Constant(3), "*", T)), "y": ex.Constant(0)}), columns
+    )
     assert coefficients_of(made)[:, 0].tolist() == [[1, 3], [2, 3]]
     assert coefficients_of(made)[:, 1].tolist() == [[0, 0], [0, 0]]
 
@@ -132,7 +124,7 @@ def test_what_a_function_cannot_take_is_not_finite() -> None:
         "v": np.array([1.0, -1.0]),
         "a": np.array([0.0, 2.0]),
     }
-    root = candidates(spec(models={"x": op(X, "+", op(Function("sqrt", (V,)), "*", T))}), columns)
+    root = candidates(spec(models={"x": op(X, "+", op(ex.Function("sqrt", (V,)), "*", T))}), columns)
     assert np.isfinite(root.columns).all(axis=0).tolist() == [True, False]
     ratio = candidates(spec(models={"x": op(X, "+", op(op(V, "/", A), "*", T))}), columns)
     assert np.isfinite(ratio.columns).all(axis=0).tolist() == [False, True]
@@ -143,29 +135,29 @@ def test_what_a_function_cannot_take_is_not_finite() -> None:
     [
         (op(X, "/", T), "divides by t"),
         (op(X, "/", op(X, "+", T)), "divides by t"),
-        (op(X, "/", Constant(0)), "divides by zero"),
-        (op(T, "^", Constant(6)), "degree 6"),
-        (op(op(T, "^", Constant(3)), "*", op(T, "^", Constant(3))), "degree 6"),
+        (op(X, "/", ex.Constant(0)), "divides by zero"),
+        (op(T, "^", ex.Constant(6)), "degree 6"),
+        (op(op(T, "^", ex.Constant(3)), "*", op(T, "^", ex.Constant(3))), "degree 6"),
         (op(X, "^", T), "not a polynomial"),
-        (op(X, "^", Constant(0.5)), "not a polynomial"),
-        (op(X, "^", Constant(-1)), "not a polynomial"),
-        (Function("sin", (T,)), "not a polynomial"),
-        (Function("abs", (op(X, "+", T),)), "not a polynomial"),
-        (op(X, "+", Parameter("p")), "not a polynomial"),
-        (Constant("text"), "not a polynomial"),
-        (Comparison("<", X, T), "not a polynomial"),
+        (op(X, "^", ex.Constant(0.5)), "not a polynomial"),
+        (op(X, "^", ex.Constant(-1)), "not a polynomial"),
+        (ex.Function("sin", (T,)), "not a polynomial"),
+        (ex.Function("abs", (op(X, "+", T),)), "not a polynomial"),
+        (op(X, "+", ex.Parameter("p")), "not a polynomial"),
+        (ex.Constant("text"), "not a polynomial"),
+        (ex.Comparison("<", X, T), "not a polynomial"),
     ],
 )
-def test_what_is_no_polynomial_is_refused_at_once(formula: Expression, words: str) -> None:
+def test_what_is_no_polynomial_is_refused_at_once(formula: ex.Expression, words: str) -> None:
     with pytest.raises(PredictSpecError, match=words):
         spec(models={"x": formula})
 
 
 def test_names_are_checked() -> None:
     with pytest.raises(UnknownColumnError, match="'w'"):
-        spec(models={"x": op(X, "+", op(Column("w"), "*", T))})
+        spec(models={"x": op(X, "+", op(ex.Column("w"), "*", T))})
     with pytest.raises(UnknownColumnError, match="'t'"):
-        spec(models={"x": Column("t")})
+        spec(models={"x": ex.Column("t")})
     with pytest.raises(UnknownColumnError, match="MODEL: there is no column 'v'"):
         spec(models={"v": X})
     with pytest.raises(UnknownColumnError, match="'z'"):

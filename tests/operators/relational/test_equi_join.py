@@ -10,20 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pulse.core.expression as ex
 from pulse.core.columns import Columns
 from pulse.core.errors import ColumnTypeError, UnknownColumnError
-from pulse.core.expression import (
-    FALSE,
-    TRUE,
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Function,
-    Not,
-    Or,
-)
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.equi_join import (
     JoinOperator,
@@ -37,7 +26,7 @@ from tests.operators.relational.tracks import columns, exact_rows, key_of, relat
 from tests.strategies import SCALES, functions
 from tests.strategies import Function as Pieces
 
-R, S = Column("R.id"), Column("S.id")
+R, S = ex.Column("R.id"), ex.Column("S.id")
 
 
 def join_of(left: Relation, right: Relation, equal: tuple[tuple[str, str], ...] = ()) -> JoinOperator:
@@ -171,7 +160,7 @@ def test_keys_that_cannot_be_compared() -> None:
         equal_pairs(left, right, (("R.k0", "S.k0"),))
     with pytest.raises(UnknownColumnError, match=r"'S\.k1'"):
         equal_pairs(left, right, (("R.k0", "S.k1"),))
-    sum_of_text = Comparison("<", Arithmetic("+", Column("R.k0"), Constant(1)), Constant(2))
+    sum_of_text = ex.Comparison("<", ex.Arithmetic("+", ex.Column("R.k0"), ex.Constant(1)), ex.Constant(2))
     with pytest.raises(ColumnTypeError, match="expected numbers"):
         matching_pairs(left, right, all_pairs(left, right), sum_of_text)
 
@@ -189,12 +178,12 @@ PYTHON = {
 @given(texts, texts, st.sampled_from(sorted(PYTHON)), st.sampled_from(["R", "S", "both"]))
 def test_comparisons_of_texts(a: list[str], b: list[str], relation: str, sides: str) -> None:
     left, right = keyed("R", pa.array(a, pa.string())), keyed("S", pa.array(b, pa.large_string()))
-    one, other = Column("R.k0"), Column("S.k0")
+    one, other = ex.Column("R.k0"), ex.Column("S.k0")
     holds = PYTHON[relation]
     condition, want = {
-        "R": (Comparison(relation, Constant("a"), one), lambda x, y: holds(b"a", x.encode())),
-        "S": (Comparison(relation, other, Constant("ä")), lambda x, y: holds(y.encode(), "ä".encode())),
-        "both": (Comparison(relation, one, other), lambda x, y: holds(x.encode(), y.encode())),
+        "R": (ex.Comparison(relation, ex.Constant("a"), one), lambda x, y: holds(b"a", x.encode())),
+        "S": (ex.Comparison(relation, other, ex.Constant("ä")), lambda x, y: holds(y.encode(), "ä".encode())),
+        "both": (ex.Comparison(relation, one, other), lambda x, y: holds(x.encode(), y.encode())),
     }[sides]
     pairs = matching_pairs(left, right, all_pairs(left, right), condition)
     assert pairs.tolist() == [[i, j] for i in range(len(a)) for j in range(len(b)) if want(a[i], b[j])]
@@ -203,10 +192,10 @@ def test_comparisons_of_texts(a: list[str], b: list[str], relation: str, sides: 
 @given(numbers, numbers, st.sampled_from(sorted(PYTHON)))
 def test_conditions_on_numbers(a: list[int], b: list[int], relation: str) -> None:
     left, right = keyed("R", pa.array(a, pa.int16())), keyed("S", pa.array(b, pa.int64()))
-    x, y = Column("R.k0"), Column("S.k0")
-    near = Comparison("<=", Function("abs", (Arithmetic("-", x, y),)), Constant(1))
-    listed = Or(tuple(Comparison("=", y, Constant(value)) for value in (0, 2.0, 2.5)))
-    condition = And((Comparison(relation, x, y), Or((near, Not(listed), FALSE)), TRUE))
+    x, y = ex.Column("R.k0"), ex.Column("S.k0")
+    near = ex.Comparison("<=", ex.Function("abs", (ex.Arithmetic("-", x, y),)), ex.Constant(1))
+    listed = ex.Or(tuple(ex.Comparison("=", y, ex.Constant(value)) for value in (0, 2.0, 2.5)))
+    condition = ex.And((ex.Comparison(relation, x, y), ex.Or((near, ex.Not(listed), ex.FALSE)), ex.TRUE))
     pairs = matching_pairs(left, right, all_pairs(left, right), condition)
     holds = PYTHON[relation]
     assert pairs.tolist() == [
@@ -218,20 +207,20 @@ def test_conditions_on_numbers(a: list[int], b: list[int], relation: str) -> Non
 
 
 def test_a_condition_is_split_into_keys_and_the_rest() -> None:
-    unlike, modelled = Comparison("!=", R, S), Comparison("<", Column("R.x"), Column("S.x"))
-    mixed = Or((unlike, modelled))
-    flag = Comparison("=", Column("R.flag"), Constant(1))
-    root = Comparison("<", Function("sqrt", (R,)), Constant(3))
-    both = split_condition(And((mixed, unlike, flag, root, TRUE)), columns("R"), columns("S"))
-    assert both == (unlike, And((mixed, flag, root)))
-    assert split_condition(TRUE, columns("R"), columns("S")) == (TRUE, TRUE)
-    assert split_condition(FALSE, columns("R"), columns("S")) == (FALSE, TRUE)
+    unlike, modelled = ex.Comparison("!=", R, S), ex.Comparison("<", ex.Column("R.x"), ex.Column("S.x"))
+    mixed = ex.Or((unlike, modelled))
+    flag = ex.Comparison("=", ex.Column("R.flag"), ex.Constant(1))
+    root = ex.Comparison("<", ex.Function("sqrt", (R,)), ex.Constant(3))
+    both = split_condition(ex.And((mixed, unlike, flag, root, ex.TRUE)), columns("R"), columns("S"))
+    assert both == (unlike, ex.And((mixed, flag, root)))
+    assert split_condition(ex.TRUE, columns("R"), columns("S")) == (ex.TRUE, ex.TRUE)
+    assert split_condition(ex.FALSE, columns("R"), columns("S")) == (ex.FALSE, ex.TRUE)
 
 
 def test_many_pairs_go_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     names = pa.array([str(i) for i in range(20)])
     left, right = keyed("R", names), keyed("S", names)
-    condition = Comparison("<", Column("R.k0"), Column("S.k0"))
+    condition = ex.Comparison("<", ex.Column("R.k0"), ex.Column("S.k0"))
     whole = matching_pairs(left, right, all_pairs(left, right), condition)
     monkeypatch.setattr("pulse.operators.relational.equi_join._CHUNK", 7)
     assert np.array_equal(matching_pairs(left, right, all_pairs(left, right), condition), whole)

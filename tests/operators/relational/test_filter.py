@@ -11,22 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pulse.core.expression as ex
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE
 from pulse.core.columns import Columns
-from pulse.core.expression import (
-    RELATIONS,
-    TRUE,
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Function,
-    Instant,
-    Not,
-    Or,
-)
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import OperandError
 from pulse.operators.relational.filter import FilterOperator
@@ -34,23 +21,31 @@ from tests import naive
 from tests.operators.contract import causes, check_contract, refusal, truths
 from tests.strategies import EPOCH_US, relations
 
-X, Y, U, K, N = (Column(name) for name in "xyukn")
+X, Y, U, K, N = (ex.Column(name) for name in "xyukn")
 
 
 def atoms():
-    constant = st.integers(-3, 6).map(Constant)
+    constant = st.integers(-3, 6).map(ex.Constant)
     number = st.sampled_from(
-        [X, Y, Arithmetic("-", X, Y), Arithmetic("*", X, Y), Arithmetic("*", X, U), Function("abs", (X,)), N]
+        [
+            X,
+            Y,
+            ex.Arithmetic("-", X, Y),
+            ex.Arithmetic("*", X, Y),
+            ex.Arithmetic("*", X, U),
+            ex.Function("abs", (X,)),
+            N,
+        ]
     )
-    square = st.just(Function("distance2", (X, Y, Constant(0), Constant(1))))
-    relation = st.sampled_from(RELATIONS)
-    moment = st.integers(0, 8).map(lambda s: Instant(EPOCH_US + s * 1_000_000))
+    square = st.just(ex.Function("distance2", (X, Y, ex.Constant(0), ex.Constant(1))))
+    relation = st.sampled_from(ex.RELATIONS)
+    moment = st.integers(0, 8).map(lambda s: ex.Instant(EPOCH_US + s * 1_000_000))
     return st.one_of(
-        st.builds(Comparison, relation, number, constant | number),
-        st.builds(Comparison, relation, square, st.sampled_from([-1, 0, 1, 4, 9]).map(Constant)),
-        st.builds(Comparison, relation, st.just(Column("t")), moment),
-        st.builds(Comparison, relation, st.just(K), st.sampled_from("abc").map(Constant)),
-        st.builds(Comparison, relation, st.just(U), st.sampled_from([1, 2]).map(Constant)),
+        st.builds(ex.Comparison, relation, number, constant | number),
+        st.builds(ex.Comparison, relation, square, st.sampled_from([-1, 0, 1, 4, 9]).map(ex.Constant)),
+        st.builds(ex.Comparison, relation, st.just(ex.Column("t")), moment),
+        st.builds(ex.Comparison, relation, st.just(K), st.sampled_from("abc").map(ex.Constant)),
+        st.builds(ex.Comparison, relation, st.just(U), st.sampled_from([1, 2]).map(ex.Constant)),
     )
 
 
@@ -58,9 +53,9 @@ def predicates():
     return st.recursive(
         atoms(),
         lambda inner: st.one_of(
-            st.builds(Not, inner),
-            st.builds(lambda *a: And(a), inner, inner),
-            st.builds(lambda *a: Or(a), inner, inner),
+            st.builds(ex.Not, inner),
+            st.builds(lambda *a: ex.And(a), inner, inner),
+            st.builds(lambda *a: ex.Or(a), inner, inner),
         ),
         max_leaves=4,
     )
@@ -72,7 +67,7 @@ def certainty_at(made: Relation, group: int, at: Fraction) -> int:
 
 @given(relations(codes=(1, 2, 3)), predicates())
 def test_certain_is_true_for_all_truths_and_what_is_true_for_one_is_possible(
-    relation: Relation, predicate: Expression
+    relation: Relation, predicate: ex.Expression
 ) -> None:
     made = check_contract(FilterOperator(predicate, possible=True), relation, relation.columns)
     for row in range(len(relation)):
@@ -89,7 +84,7 @@ def test_certain_is_true_for_all_truths_and_what_is_true_for_one_is_possible(
 
 
 @given(relations(codes=(2, 3)), predicates())
-def test_without_possible_ranges_the_model_decides(relation: Relation, predicate: Expression) -> None:
+def test_without_possible_ranges_the_model_decides(relation: Relation, predicate: ex.Expression) -> None:
     made = check_contract(FilterOperator(predicate), relation, relation.columns)
     asked = FilterOperator(predicate, possible=True).segments(relation)
     for row in range(len(relation)):
@@ -100,7 +95,7 @@ def test_without_possible_ranges_the_model_decides(relation: Relation, predicate
 
 
 @given(relations(), predicates())
-def test_a_result_comes_of_the_row_it_lies_in(relation: Relation, predicate: Expression) -> None:
+def test_a_result_comes_of_the_row_it_lies_in(relation: Relation, predicate: ex.Expression) -> None:
     made = FilterOperator(predicate, possible=True).segments(relation)
     for row, ids in enumerate(causes(made)):
         assert len(ids) == 1
@@ -143,12 +138,12 @@ def spans(relation: Relation) -> list[tuple[float, float, int]]:
     ],
 )
 def test_a_touching_root(relation: str, expected: list[tuple[float, float]]) -> None:
-    made = FilterOperator(Comparison(relation, X, Constant(0))).segments(one_row([4.0, -4.0, 1.0]))
+    made = FilterOperator(ex.Comparison(relation, X, ex.Constant(0))).segments(one_row([4.0, -4.0, 1.0]))
     assert [(lo, hi) for lo, hi, _ in spans(made)] == expected
 
 
 def test_equality_on_constants_holds_throughout() -> None:
-    made = FilterOperator(Comparison("=", X, Constant(5))).segments(one_row([5.0]))
+    made = FilterOperator(ex.Comparison("=", X, ex.Constant(5))).segments(one_row([5.0]))
     assert spans(made) == [(0.0, 4.0, CERTAIN)]
     assert "x" in made.drift  # nothing was cut off
 
@@ -166,11 +161,13 @@ def test_equal_models_are_equal_though_rounding_moved_one() -> None:
         err={"x": relation.err["x"], "y": relation.err["x"]},
         drift={},
     )
-    assert spans(FilterOperator(Comparison("=", X, Y)).segments(both)) == [(0.0, 4.0, CERTAIN)]
+    assert spans(FilterOperator(ex.Comparison("=", X, Y)).segments(both)) == [(0.0, 4.0, CERTAIN)]
 
 
 def test_the_three_parts_of_a_crossing() -> None:
-    made = FilterOperator(Comparison("<", X, Constant(2)), possible=True).segments(one_row([0.0, 1.0], 0.5))
+    made = FilterOperator(ex.Comparison("<", X, ex.Constant(2)), possible=True).segments(
+        one_row([0.0, 1.0], 0.5)
+    )
     assert [code for *_, code in spans(made)] == [CERTAIN, LIKELY, POSSIBLE]
     # Ends move inwards, or outwards, by what rounding may do to the values there.
     assert [end for _, end, _ in spans(made)] == pytest.approx([1.5, 2.0, 2.5], abs=1e-13)
@@ -183,7 +180,7 @@ def test_a_point_is_decided_by_its_value() -> None:
     point = one_row([0.0, 1.0], 0.5, lo=2.0, hi=2.0)
 
     def ask(level):
-        return spans(FilterOperator(Comparison("<", X, Constant(level)), possible=True).segments(point))
+        return spans(FilterOperator(ex.Comparison("<", X, ex.Constant(level)), possible=True).segments(point))
 
     assert ask(3.0) == [(2.0, 2.0, CERTAIN)]
     assert ask(2.25) == [(2.0, 2.0, LIKELY)]
@@ -193,9 +190,9 @@ def test_a_point_is_decided_by_its_value() -> None:
 
 def test_a_dip_too_short_to_be_a_range_is_a_point() -> None:
     # Below zero for 2e-10 seconds about 2.
-    made = FilterOperator(Comparison("<", X, Constant(0))).segments(one_row([4.0 - 1e-20, -4.0, 1.0]))
+    made = FilterOperator(ex.Comparison("<", X, ex.Constant(0))).segments(one_row([4.0 - 1e-20, -4.0, 1.0]))
     assert len(made) <= 1
-    made = FilterOperator(Comparison("<", X, Constant(0))).segments(one_row([-1e-10, 1.0], lo=0.0))
+    made = FilterOperator(ex.Comparison("<", X, ex.Constant(0))).segments(one_row([-1e-10, 1.0], lo=0.0))
     assert spans(made)[0][:2] == pytest.approx((5e-11, 5e-11))
 
 
@@ -208,36 +205,45 @@ def test_distance_is_compared_exactly_for_every_truth() -> None:
         drift={},
     )
     for name, level in (("distance", 2.0), ("distance2", 4.0)):
-        predicate = Comparison("<", Function(name, (X, Y, Constant(0), Constant(0))), Constant(level))
+        predicate = ex.Comparison(
+            "<", ex.Function(name, (X, Y, ex.Constant(0), ex.Constant(0))), ex.Constant(level)
+        )
         made = FilterOperator(predicate, possible=True).segments(relation)
         assert [code for *_, code in spans(made)] == [CERTAIN, LIKELY, POSSIBLE]
         assert [end for _, end, _ in spans(made)] == pytest.approx([1.5, 2.0, 2.5], abs=1e-13)
-    never = Comparison("<", Function("distance", (X, Y, Constant(0), Constant(0))), Constant(-1))
+    never = ex.Comparison(
+        "<", ex.Function("distance", (X, Y, ex.Constant(0), ex.Constant(0))), ex.Constant(-1)
+    )
     assert len(FilterOperator(never, possible=True).segments(relation)) == 0
-    assert spans(FilterOperator(Not(never)).segments(relation)) == [(0.0, 4.0, CERTAIN)]
+    assert spans(FilterOperator(ex.Not(never)).segments(relation)) == [(0.0, 4.0, CERTAIN)]
 
 
 def test_far_from_the_reference() -> None:
     far = one_row([-(1e9 + 2.0), 1.0], lo=1e9, hi=1e9 + 4.0)
-    made = FilterOperator(Comparison(">", X, Constant(0))).segments(far)
+    made = FilterOperator(ex.Comparison(">", X, ex.Constant(0))).segments(far)
     assert spans(made) == [(1e9 + 2.0, 1e9 + 4.0, CERTAIN)]
 
 
 def test_true_changes_nothing() -> None:
     relation = one_row([1.0])
-    assert FilterOperator(TRUE).segments(relation) is relation
+    assert FilterOperator(ex.TRUE).segments(relation) is relation
 
 
 def test_what_cannot_be_compared_is_reported() -> None:
     relation = replace(
         one_row([1.0]), columns=Columns((("k", pa.string()),), ("x",)), keys=(pa.array(["a"]),)
     )
-    text = refusal(lambda: FilterOperator(Comparison("<", K, Constant(3))).segments(relation), OperandError)
+    text = refusal(
+        lambda: FilterOperator(ex.Comparison("<", K, ex.Constant(3))).segments(relation), OperandError
+    )
     assert "k < 3" in text
     assert "string" in text
     text = refusal(
-        lambda: FilterOperator(Comparison("<", Column("t"), Constant(3))).segments(relation), OperandError
+        lambda: FilterOperator(ex.Comparison("<", ex.Column("t"), ex.Constant(3))).segments(relation),
+        OperandError,
     )
     assert "instant" in text
-    text = refusal(lambda: FilterOperator(Comparison("<", X, Constant("a"))).segments(relation), OperandError)
+    text = refusal(
+        lambda: FilterOperator(ex.Comparison("<", X, ex.Constant("a"))).segments(relation), OperandError
+    )
     assert "expected a number" in text

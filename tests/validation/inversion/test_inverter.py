@@ -11,19 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pulse.core.expression as ex
 from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
 from pulse.core.errors import UnknownColumnError
-from pulse.core.expression import (
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Function,
-    Negative,
-    Or,
-)
 from pulse.operators.across.across import Across
 from pulse.operators.data.relation import Relation
 from pulse.operators.node import Node, transform
@@ -43,12 +33,12 @@ LARGE = 1.0 + 1e-9
 few = settings(max_examples=min(30, settings().max_examples))  # each interprets a plan several times
 
 
-def plus(a: Expression, b: Expression) -> Expression:
-    return Arithmetic("+", a, b)
+def plus(a: ex.Expression, b: ex.Expression) -> ex.Expression:
+    return ex.Arithmetic("+", a, b)
 
 
-def times(a: Expression, b: Expression) -> Expression:
-    return Arithmetic("*", a, b)
+def times(a: ex.Expression, b: ex.Expression) -> ex.Expression:
+    return ex.Arithmetic("*", a, b)
 
 
 def volatility(seed: int, keys: str = "abc") -> dict[str, Allotment]:
@@ -109,9 +99,9 @@ def compare(
 
 
 @st.composite
-def expressions(draw: Any, columns: tuple[str, ...], depth: int = 2) -> Expression:
+def expressions(draw: Any, columns: tuple[str, ...], depth: int = 2) -> ex.Expression:
     """Polynomial expressions, distances and absolute values of some columns."""
-    leaf = st.sampled_from(columns).map(Column) | st.integers(-3, 3).map(Constant)
+    leaf = st.sampled_from(columns).map(ex.Column) | st.integers(-3, 3).map(ex.Constant)
     if depth == 0:
         return draw(leaf)
     inner = expressions(columns, depth - 1)
@@ -120,17 +110,17 @@ def expressions(draw: Any, columns: tuple[str, ...], depth: int = 2) -> Expressi
         case "leaf":
             return draw(leaf)
         case "negative":
-            return Negative(draw(inner))
+            return ex.Negative(draw(inner))
         case "/":
-            return Arithmetic("/", draw(inner), Constant(draw(st.sampled_from([-4, 0.5, 3]))))
+            return ex.Arithmetic("/", draw(inner), ex.Constant(draw(st.sampled_from([-4, 0.5, 3]))))
         case "^":
-            return Arithmetic("^", draw(inner), Constant(draw(st.integers(0, 3))))
+            return ex.Arithmetic("^", draw(inner), ex.Constant(draw(st.integers(0, 3))))
         case "abs":
-            return Function("abs", (draw(inner),))
+            return ex.Function("abs", (draw(inner),))
         case "distance" | "square":
             name = "distance" if kind == "distance" else "distance2"
-            return Function(name, tuple(Column(draw(st.sampled_from(columns))) for _ in range(4)))
-    return Arithmetic(kind, draw(inner), draw(inner))
+            return ex.Function(name, tuple(ex.Column(draw(st.sampled_from(columns))) for _ in range(4)))
+    return ex.Arithmetic(kind, draw(inner), draw(inner))
 
 
 absolute = st.sampled_from([1e-6, 0.01, 0.5, 20.0]).map(Absolute)
@@ -141,8 +131,8 @@ relative = st.sampled_from([Relative(0.5), Relative(20), RelativeWithFloor(1, 0.
 @given(
     streams(), expressions(("S.x", "S.y")), absolute | relative, st.integers(0, 99), st.sampled_from(SPLITS)
 )
-def test_projections(one: Stream, e: Expression, bound: ErrorBound, seed: int, split: str) -> None:
-    plan = Project(scan("S"), (("out", e), ("again", Column("S.x"))), "t")
+def test_projections(one: Stream, e: ex.Expression, bound: ErrorBound, seed: int, split: str) -> None:
+    plan = Project(scan("S"), (("out", e), ("again", ex.Column("S.x"))), "t")
     check(plan, {"out": bound, "again": Absolute(3.0)}, {"S": one}, seed, split)
 
 
@@ -155,12 +145,12 @@ def test_projections(one: Stream, e: Expression, bound: ErrorBound, seed: int, s
     st.sampled_from(SPLITS),
 )
 def test_what_leaves_the_polynomials(
-    one: Stream, e: Expression, bound: ErrorBound, seed: int, split: str
+    one: Stream, e: ex.Expression, bound: ErrorBound, seed: int, split: str
 ) -> None:
-    away = plus(Function("abs", (e,)), plus(Function("abs", (Column("S.x"),)), Constant(1)))
+    away = plus(ex.Function("abs", (e,)), plus(ex.Function("abs", (ex.Column("S.x"),)), ex.Constant(1)))
     outputs = (
-        ("root", Function("sqrt", (away,))),
-        ("quotient", Arithmetic("/", Column("S.y"), away)),
+        ("root", ex.Function("sqrt", (away,))),
+        ("quotient", ex.Arithmetic("/", ex.Column("S.y"), away)),
     )
     check(Project(scan("S"), outputs, "t"), {None: bound}, {"S": one}, seed, split)
 
@@ -174,9 +164,9 @@ def test_windows_and_joins(one: Stream, other: Stream, bound: ErrorBound, seed: 
     long = Window(scan("R", ["S", "R"][seed % 2]), "avg", "R.y", "long", 5 * SECOND, SECOND)
     joined = Join(short, long, (("S.id", "R.id"),))
     outputs = (
-        ("macd", Arithmetic("-", Column("short"), Column("long"))),
-        ("power", times(Column("short"), Column("long"))),
-        ("plain", Column("short")),
+        ("macd", ex.Arithmetic("-", ex.Column("short"), ex.Column("long"))),
+        ("power", times(ex.Column("short"), ex.Column("long"))),
+        ("plain", ex.Column("short")),
     )
     plan = optimise(Project(joined, outputs, "t"))
     check(plan, {None: bound}, {"S": one, "R": other}, seed, split)
@@ -185,9 +175,9 @@ def test_windows_and_joins(one: Stream, other: Stream, bound: ErrorBound, seed: 
 @few
 @given(streams(), st.integers(0, 99), absolute, st.sampled_from(SPLITS), st.sampled_from(["<", ">="]))
 def test_filters_keep_values(one: Stream, seed: int, bound: ErrorBound, split: str, relation: str) -> None:
-    kept = Filter(scan("S"), Comparison(relation, Column("S.y"), Constant(1)))
+    kept = Filter(scan("S"), ex.Comparison(relation, ex.Column("S.y"), ex.Constant(1)))
     check(
-        Project(kept, (("double", times(Constant(2), Column("S.x"))),), "t"),
+        Project(kept, (("double", times(ex.Constant(2), ex.Column("S.x"))),), "t"),
         {None: bound},
         {"S": one},
         seed,
@@ -212,7 +202,9 @@ def test_across_keys(one: Stream, bound: ErrorBound, seed: int, split: str, func
 @given(streams(keys="ab"), streams(keys="cd"), absolute, st.integers(0, 99))
 def test_unions(one: Stream, other: Stream, bound: ErrorBound, seed: int) -> None:
     members = tuple(
-        Project(scan(s, s), (("id", Column(f"{s}.id")), ("v", times(Constant(k), Column(f"{s}.x")))), "t")
+        Project(
+            scan(s, s), (("id", ex.Column(f"{s}.id")), ("v", times(ex.Constant(k), ex.Column(f"{s}.x")))), "t"
+        )
         for s, k in (("S", 2), ("R", 5))
     )
     found = check(Union(members), {None: bound}, {"S": one, "R": other}, seed, "equi")
@@ -222,9 +214,19 @@ def test_unions(one: Stream, other: Stream, bound: ErrorBound, seed: int) -> Non
 
 conditions = st.sampled_from(
     [
-        Comparison("<", Column("S.x"), Column("R.x")),
-        And((Comparison("!=", Column("S.id"), Column("R.id")), Comparison(">", Column("S.y"), Constant(2)))),
-        Or((Comparison("<", Column("S.x"), Constant(-3)), Comparison(">=", Column("R.y"), Column("S.y")))),
+        ex.Comparison("<", ex.Column("S.x"), ex.Column("R.x")),
+        ex.And(
+            (
+                ex.Comparison("!=", ex.Column("S.id"), ex.Column("R.id")),
+                ex.Comparison(">", ex.Column("S.y"), ex.Constant(2)),
+            )
+        ),
+        ex.Or(
+            (
+                ex.Comparison("<", ex.Column("S.x"), ex.Constant(-3)),
+                ex.Comparison(">=", ex.Column("R.y"), ex.Column("S.y")),
+            )
+        ),
     ]
 )
 
@@ -234,21 +236,23 @@ conditions = st.sampled_from(
     streams(keys="ab"), streams(keys="ab"), conditions, absolute, st.integers(0, 99), st.sampled_from(SPLITS)
 )
 def test_joins_with_conditions(
-    one: Stream, other: Stream, condition: Expression, bound: ErrorBound, seed: int, split: str
+    one: Stream, other: Stream, condition: ex.Expression, bound: ErrorBound, seed: int, split: str
 ) -> None:
     joined = Join(scan("S"), scan("R", "R"), condition=condition)
-    plan = optimise(Project(joined, (("d", Arithmetic("-", Column("S.x"), Column("R.y"))),), "t"))
+    plan = optimise(Project(joined, (("d", ex.Arithmetic("-", ex.Column("S.x"), ex.Column("R.y"))),), "t"))
     check(plan, {None: bound}, {"S": one, "R": other}, seed, split)
 
 
 def near_plan(average: bool) -> Node:
     """Who is within 3 of whom: at the instant, or on average over four seconds."""
-    distance = Function("distance", (Column("S.x"), Column("S.y"), Column("R.x"), Column("R.y")))
-    joined = Join(scan("S"), scan("R"), condition=Comparison("!=", Column("S.id"), Column("R.id")))
+    distance = ex.Function(
+        "distance", (ex.Column("S.x"), ex.Column("S.y"), ex.Column("R.x"), ex.Column("R.y"))
+    )
+    joined = Join(scan("S"), scan("R"), condition=ex.Comparison("!=", ex.Column("S.id"), ex.Column("R.id")))
     if not average:
-        return optimise(Filter(joined, Comparison("<", distance, Constant(3))))
+        return optimise(Filter(joined, ex.Comparison("<", distance, ex.Constant(3))))
     measured = Window(Project(joined, (("d", distance),), "t"), "avg", "d", "a", 4 * SECOND, SECOND)
-    return optimise(Filter(measured, Comparison("<", Column("a"), Constant(3))))
+    return optimise(Filter(measured, ex.Comparison("<", ex.Column("a"), ex.Constant(3))))
 
 
 @few
@@ -286,7 +290,9 @@ def test_shares_of_the_figures_in_the_text() -> None:
     long = Window(scan("R"), "sum", "R.x", "long", 5 * SECOND, SECOND)
     joined = Join(short, long, (("S.id", "R.id"),))
     macd = Project(
-        joined, (("m", Arithmetic("-", Column("short"), times(Constant(3), Column("long")))),), "t"
+        joined,
+        (("m", ex.Arithmetic("-", ex.Column("short"), times(ex.Constant(3), ex.Column("long")))),),
+        "t",
     )
     found = invert(macd, {"m": Absolute(0.3)}, evaluation(macd, {"S": one}).segments)["S"]
     assert found.bounds["x"] == pytest.approx(0.3 / 2 / 3 / 5)
@@ -311,7 +317,9 @@ def test_inferences_get_slack_without_a_result_and_depth_with_one() -> None:
     """a: x from 1 to 5 passes x > 2 by up to 3. b: x = 0 misses it by 2, and its y is free."""
     one = Stream({"a": [(4, [1.0, 1.0], [0.0])], "b": [(4, [0.0], [0.0])]})
     plan = Project(
-        Filter(scan("S"), Comparison(">", Column("S.x"), Constant(2))), (("y", Column("S.y")),), "t"
+        Filter(scan("S"), ex.Comparison(">", ex.Column("S.x"), ex.Constant(2))),
+        (("y", ex.Column("S.y")),),
+        "t",
     )
     found = invert(plan, {"y": Absolute(0.5)}, evaluation(plan, {"S": one}).segments)["S"]
     assert found.bounds["x"] == pytest.approx([3.0, 2.0])
@@ -320,7 +328,7 @@ def test_inferences_get_slack_without_a_result_and_depth_with_one() -> None:
 
 def test_a_general_relative_bound_also_limits_what_is_compared() -> None:
     one = Stream({"a": [(4, [1.0, 1.0], [0.0])]})
-    plan = Filter(scan("S"), Comparison(">", Column("S.x"), Constant(2)))
+    plan = Filter(scan("S"), ex.Comparison(">", ex.Column("S.x"), ex.Constant(2)))
     evaluate = evaluation(plan, {"S": one}).segments
     assert invert(plan, {None: RelativeWithFloor(1, 0.001)}, evaluate)["S"].bounds["x"] == pytest.approx(
         [2 * 0.01 / 1.01]

@@ -13,20 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pulse.core.expression as ex
 from pulse.core.columns import Columns
-from pulse.core.expression import (
-    FALSE,
-    And,
-    Arithmetic,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    Function,
-    Instant,
-    Not,
-    Or,
-)
 from pulse.operators.data.relation import Relation
 from pulse.operators.inversion.split_heuristics import Split, equi, get
 from pulse.operators.relational.filter import FilterOperator
@@ -35,10 +23,10 @@ from tests.plan.interpreting import value
 from tests.validation.streams import START, Stream, streams
 
 TIMES = 41
-X, Y = Column("x"), Column("y")
+X, Y = ex.Column("x"), ex.Column("y")
 
 
-def slack(relation: Relation, predicate: Expression) -> Any:
+def slack(relation: Relation, predicate: ex.Expression) -> Any:
     """Per row how far it is from a result: infinite where no motion of a model could give one, 0 where there is one already."""
     holds, amount = margins(relation, predicate).by_row(len(relation))
     return np.where(holds, 0.0, amount)
@@ -53,30 +41,30 @@ def instants(relation: Relation, row: int) -> list[tuple[int, dict[str, float]]]
     return out
 
 
-def distance_to_a_result(predicate: Expression, row: dict[str, Any]) -> float:
+def distance_to_a_result(predicate: ex.Expression, row: dict[str, Any]) -> float:
     """By how much all comparisons must move for the predicate to hold at an instant, by the words of semantics 4.5."""
     match predicate:
-        case And(parts):
+        case ex.And(parts):
             return max((distance_to_a_result(one, row) for one in parts), default=0.0)
-        case Or(parts):
+        case ex.Or(parts):
             return min((distance_to_a_result(one, row) for one in parts), default=math.inf)
-        case Constant(truth):
+        case ex.Constant(truth):
             return 0.0 if truth else math.inf
-        case Not(And(parts)):
-            return distance_to_a_result(Or(tuple(Not(one) for one in parts)), row)
-        case Not(Or(parts)):
-            return distance_to_a_result(And(tuple(Not(one) for one in parts)), row)
-        case Not(Not(inner)):
+        case ex.Not(ex.And(parts)):
+            return distance_to_a_result(ex.Or(tuple(ex.Not(one) for one in parts)), row)
+        case ex.Not(ex.Or(parts)):
+            return distance_to_a_result(ex.And(tuple(ex.Not(one) for one in parts)), row)
+        case ex.Not(ex.Not(inner)):
             return distance_to_a_result(inner, row)
-        case Not(inner) | inner:
+        case ex.Not(inner) | inner:
             if value(predicate, row):
                 return 0.0
-            assert isinstance(inner, Comparison)
-            if isinstance(inner.right, Instant) or (
-                isinstance(inner.right, Constant) and inner.left == Column("id")
+            assert isinstance(inner, ex.Comparison)
+            if isinstance(inner.right, ex.Instant) or (
+                isinstance(inner.right, ex.Constant) and inner.left == ex.Column("id")
             ):
                 return math.inf
-            if isinstance(inner.left, Function) and inner.left.name == "distance2":
+            if isinstance(inner.left, ex.Function) and inner.left.name == "distance2":
                 level = float(value(inner.right, row))
                 return abs(math.sqrt(value(inner.left, row)) - math.copysign(math.sqrt(abs(level)), level))
             return abs(value(inner.left, row) - value(inner.right, row))
@@ -87,31 +75,36 @@ sides = st.sampled_from(
     [
         X,
         Y,
-        Arithmetic("+", X, Y),
-        Arithmetic("*", Constant(3), X),
-        Arithmetic("*", X, Y),
-        Function("abs", (X,)),
-        Arithmetic("^", Y, Constant(2)),
+        ex.Arithmetic("+", X, Y),
+        ex.Arithmetic("*", ex.Constant(3), X),
+        ex.Arithmetic("*", X, Y),
+        ex.Function("abs", (X,)),
+        ex.Arithmetic("^", Y, ex.Constant(2)),
     ]
 )
 relations = st.sampled_from(["<", "<=", ">", ">=", "!=", "="])
-compared = st.builds(Comparison, relations, sides, sides | small.map(Constant))
+compared = st.builds(ex.Comparison, relations, sides, sides | small.map(ex.Constant))
 distances = st.builds(
-    lambda r, name, c: Comparison(r, Function(name, (X, Y, Constant(1), Constant(2))), Constant(c)),
+    lambda r, name, c: ex.Comparison(
+        r, ex.Function(name, (X, Y, ex.Constant(1), ex.Constant(2))), ex.Constant(c)
+    ),
     st.sampled_from(["<", "<=", ">", ">="]),
     st.sampled_from(["distance", "distance2"]),
     st.integers(0, 9),
 )
 fixed = st.builds(
-    Comparison, st.sampled_from(["<", ">="]), st.just(Column("t")), st.just(Instant(START + 4_500_000))
-) | st.builds(Comparison, st.just("="), st.just(Column("id")), st.sampled_from("ab").map(Constant))
+    ex.Comparison,
+    st.sampled_from(["<", ">="]),
+    st.just(ex.Column("t")),
+    st.just(ex.Instant(START + 4_500_000)),
+) | st.builds(ex.Comparison, st.just("="), st.just(ex.Column("id")), st.sampled_from("ab").map(ex.Constant))
 atoms = compared | distances | fixed
 predicates = st.recursive(
     atoms,
     lambda inner: (
-        st.builds(lambda a, b: And((a, b)), inner, inner)
-        | st.builds(lambda a, b: Or((a, b)), inner, inner)
-        | inner.map(Not)
+        st.builds(lambda a, b: ex.And((a, b)), inner, inner)
+        | st.builds(lambda a, b: ex.Or((a, b)), inner, inner)
+        | inner.map(ex.Not)
     ),
     max_leaves=3,
 )
@@ -123,7 +116,7 @@ def rows_of(relation: Relation, row: int) -> list[dict[str, Any]]:
 
 
 @given(streams(keys="ab", degree=2, levels=(-20, 20)), predicates)
-def test_slack_is_the_least_distance_to_a_result(one: Stream, predicate: Expression) -> None:
+def test_slack_is_the_least_distance_to_a_result(one: Stream, predicate: ex.Expression) -> None:
     relation = one.relation()
     found = slack(relation, predicate)
     for row in range(len(relation)):
@@ -137,28 +130,35 @@ def test_slack_is_the_least_distance_to_a_result(one: Stream, predicate: Express
 
 
 opposed = st.builds(
-    lambda a, b: And((a, b)),
-    st.builds(Comparison, st.sampled_from("<>"), st.just(X), small.map(Constant)) | distances,
-    st.builds(Comparison, st.sampled_from("<>"), st.just(Y), small.map(Constant)) | distances,
+    lambda a, b: ex.And((a, b)),
+    st.builds(ex.Comparison, st.sampled_from("<>"), st.just(X), small.map(ex.Constant)) | distances,
+    st.builds(ex.Comparison, st.sampled_from("<>"), st.just(Y), small.map(ex.Constant)) | distances,
 )
 
 
 @given(streams(keys="ab", degree=2, levels=(-20, 20)), opposed)
-def test_the_least_may_lie_where_two_comparisons_meet(one: Stream, predicate: Expression) -> None:
+def test_the_least_may_lie_where_two_comparisons_meet(one: Stream, predicate: ex.Expression) -> None:
     test_slack_is_the_least_distance_to_a_result.hypothesis.inner_test(one, predicate)
 
 
 def test_two_that_pass_each_other() -> None:
     one = Stream({"a": [(8, [10.0, -1.0], [2.0, 1.0])]})
-    both = And((Comparison("<", X, Constant(0)), Comparison("<", Y, Constant(0))))
+    both = ex.And((ex.Comparison("<", X, ex.Constant(0)), ex.Comparison("<", Y, ex.Constant(0))))
     assert slack(one.relation(), both) == pytest.approx([6.0])
-    near = And(
-        (Comparison("<", Function("distance", (X, Constant(0), Constant(0), Constant(0))), Constant(0)), both)
+    near = ex.And(
+        (
+            ex.Comparison(
+                "<",
+                ex.Function("distance", (X, ex.Constant(0), ex.Constant(0), ex.Constant(0))),
+                ex.Constant(0),
+            ),
+            both,
+        )
     )
     assert slack(one.relation(), near) == pytest.approx([6.0])
 
 
-def allot_slack(relation: Relation, predicate: Expression, split: Split = equi) -> dict[str, Any]:
+def allot_slack(relation: Relation, predicate: ex.Expression, split: Split = equi) -> dict[str, Any]:
     """Per row the share of each modelled attribute of the slack; infinite where the row has a result."""
     found = margins(relation, predicate)
     holds, _ = found.by_row(len(relation))
@@ -172,7 +172,7 @@ def allot_slack(relation: Relation, predicate: Expression, split: Split = equi) 
     st.sampled_from(["equi", "gradient", "restless"]),
 )
 def test_within_its_share_of_the_slack_nothing_comes_of_nothing(
-    one: Stream, predicate: Expression, split: str
+    one: Stream, predicate: ex.Expression, split: str
 ) -> None:
     relation = one.relation()
     found = allot_slack(relation, predicate, get(split))
@@ -186,7 +186,7 @@ def test_within_its_share_of_the_slack_nothing_comes_of_nothing(
 
 
 @given(streams(keys="ab", degree=2, levels=(-20, 20)), predicates)
-def test_there_is_slack_exactly_where_there_is_no_result(one: Stream, predicate: Expression) -> None:
+def test_there_is_slack_exactly_where_there_is_no_result(one: Stream, predicate: ex.Expression) -> None:
     relation = one.relation()
     kept = FilterOperator(predicate).segments(
         replace(relation, unmodelled={"n": pa.array(np.arange(len(relation)))}, columns=with_n(relation))
@@ -202,9 +202,9 @@ def with_n(relation: Relation) -> Columns:
 
 @given(
     streams(keys="ab", degree=1, levels=(-9, 9)),
-    st.builds(Comparison, st.sampled_from(["<", ">", "!="]), sides, small.map(Constant)),
+    st.builds(ex.Comparison, st.sampled_from(["<", ">", "!="]), sides, small.map(ex.Constant)),
 )
-def test_a_result_keeps_its_depth(one: Stream, predicate: Expression) -> None:
+def test_a_result_keeps_its_depth(one: Stream, predicate: ex.Expression) -> None:
     """While every difference moves by less than the depth, some of the result remains."""
     relation = one.relation()
     found = margins(relation, predicate)
@@ -222,14 +222,14 @@ def test_a_result_keeps_its_depth(one: Stream, predicate: Expression) -> None:
 def test_a_satisfied_comparison_does_not_hide_a_nearly_satisfied_one() -> None:
     """x = 10 satisfies x > 0 by 10, and misses x < 9 by 1: the slack is 1, not 10."""
     one = Stream({"a": [(4, [10.0], [0.0])]})
-    both = And((Comparison(">", X, Constant(0)), Comparison("<", X, Constant(9))))
+    both = ex.And((ex.Comparison(">", X, ex.Constant(0)), ex.Comparison("<", X, ex.Constant(9))))
     assert slack(one.relation(), both) == pytest.approx([1.0])
     assert allot_slack(one.relation(), both)["x"] == pytest.approx([1.0])
 
 
 def test_a_comparison_that_is_never_the_obstacle_is_free() -> None:
     one = Stream({"a": [(4, [10.0], [5.0])]})
-    both = And((Comparison("<", Y, Constant(100)), Comparison("<", X, Constant(9))))
+    both = ex.And((ex.Comparison("<", Y, ex.Constant(100)), ex.Comparison("<", X, ex.Constant(9))))
     found = allot_slack(one.relation(), both)
     assert found["x"] == pytest.approx([1.0])
     assert found["y"] == pytest.approx([math.inf])
@@ -237,13 +237,15 @@ def test_a_comparison_that_is_never_the_obstacle_is_free() -> None:
 
 def test_what_cannot_be_has_no_end_of_slack() -> None:
     one = Stream({"a": [(4, [10.0], [5.0])]})
-    assert slack(one.relation(), FALSE).tolist() == [math.inf]
-    assert slack(one.relation(), And((FALSE, Comparison("<", X, Constant(9))))).tolist() == [math.inf]
-    assert len(slack(one.relation().take(np.zeros(0, np.int64)), Comparison("<", X, Constant(9)))) == 0
+    assert slack(one.relation(), ex.FALSE).tolist() == [math.inf]
+    assert slack(one.relation(), ex.And((ex.FALSE, ex.Comparison("<", X, ex.Constant(9))))).tolist() == [
+        math.inf
+    ]
+    assert len(slack(one.relation().take(np.zeros(0, np.int64)), ex.Comparison("<", X, ex.Constant(9)))) == 0
 
 
 def test_an_equality_crosses_still_while_it_moves_by_less_than_either_side() -> None:
     one = Stream({"a": [(4, [-1.0, 1.0], [0.0])]})  # from -1 to 3
-    holds, depth = margins(one.relation(), Comparison("=", X, Constant(0))).by_row(1)
+    holds, depth = margins(one.relation(), ex.Comparison("=", X, ex.Constant(0))).by_row(1)
     assert holds.tolist() == [True]
     assert depth == pytest.approx([1.0])
