@@ -107,7 +107,7 @@ def test_the_derivative_of_a_model_clause_is_that_of_its_formula() -> None:
         ("derivative(price)", r"has no certificate.*rate\(price, 10 s\)"),
         ("d(price)", r"has no certificate.*rate\(price, 10 s\)"),
         ("derivative(2 * price)", "takes an attribute of a MODEL clause"),
-        ("derivative(price, 2)", r"derivative takes 1 argument\(s\), got 2"),
+        ("derivative(price, 2)", r"derivative takes one argument, derivative\(x\), got 2"),
         ("derivative(venue)", "expected a number"),
     ],
 )
