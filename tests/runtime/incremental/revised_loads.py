@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -260,8 +261,9 @@ def check_changes(
 
 
 def values_of(reported: dict[str, Any]) -> list[float]:
-    """The numbers that a result says."""
-    return [x for name, x in reported.items() if name != "certainty" and not name.endswith("_err")]
+    """The numbers that a result says; of instants the seconds since the start."""
+    found = [x for name, x in reported.items() if name != "certainty" and not name.endswith("_err")]
+    return [x.replace(tzinfo=UTC).timestamp() - START if isinstance(x, datetime) else x for x in found]
 
 
 def bounds_of(reported: dict[str, Any]) -> list[float]:
