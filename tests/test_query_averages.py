@@ -259,7 +259,7 @@ def test_averages_pass_through_a_split() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ema(price)", r"ema takes 2 argument\(s\), got 1"),
+        ("ema(price)", r"ema takes 2 arguments, ema\(x, 60 s\), got 1"),
         ("ema(price, 0 s)", "duration"),
         ("ema(5, 5 s)", "ema takes an attribute or an expression of some"),
         ("ema(ema(price, 5 s), 5 s)", "put the inner one in a subquery"),

@@ -167,9 +167,9 @@ def test_spark_gives_what_is_given_in_process(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("course(x, y)", r"course takes 3 argument\(s\), got 2"),
+        ("course(x, y)", r"course takes 3 arguments, course\(x, y, 60 s\), got 2"),
         ("course(x, 8 s)", "course"),
-        ("angle_between(x)", r"angle_between takes 2 argument\(s\), got 1"),
+        ("angle_between(x)", r"angle_between takes 2 arguments, angle_between\(x, y\), got 1"),
         ("bearing(x, y)", "there is no function 'bearing'"),
     ],
 )

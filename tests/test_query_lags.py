@@ -192,7 +192,7 @@ def test_returns_pass_through_a_split() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("select symbol, lag(price) as p from S", r"lag takes 2 argument\(s\), got 1"),
+        ("select symbol, lag(price) as p from S", r"lag takes 2 arguments, lag\(x, 60 s\), got 1"),
         ("select symbol, lag(price, 0 s) as p from S", "duration"),
         ("select symbol, lag(price, -5) as p from S", "duration"),
         ("select symbol, lag(price, 5 parsecs) as p from S", "parsecs"),

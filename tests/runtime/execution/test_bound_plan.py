@@ -35,7 +35,7 @@ def prepared(
 
 def test_only_what_is_used_is_bound(models: dict[str, Model]) -> None:
     job = prepared(models, MACD, short=4, long=12)
-    assert job.paths == {"S": ModelRef(str(models["S"].path), version=1)}
+    assert job.paths == {"S": ModelRef(str(models["S"].path), version=1, commit=1)}
     (fragment,) = job.fragments
     assert job.reading(fragment).attributes == ("price",)
     assert job.keys(fragment) == TRUE

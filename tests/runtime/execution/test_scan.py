@@ -209,7 +209,7 @@ def test_what_was_read_is_kept_until_the_model_changes(
     assert len(calls) == 1
     assert read(Reading(model.stored, ("price", "venue")), unit) is not first  # another reading
     shutil.rmtree(model.path)
-    prices(tmp_path / "m", ticks("abc", 10))
+    (unit,) = units(prices(tmp_path / "m", ticks("abc", 10)))
     assert symbols(read(how, unit)) == ["a", "b", "c"]
     cache.clear()
     assert len(calls) == 3
