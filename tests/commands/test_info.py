@@ -229,3 +229,27 @@ def test_what_is_no_model(
     details = capsys.readouterr()
     assert details.out == ""
     assert details.err.startswith(f"pulse: {tmp_path}: not a stored model")
+
+
+def test_a_filter_that_passes_nothing_and_sessions_by_another_clock_are_hinted_at(tmp_path: Path) -> None:
+    opening = np.datetime64(
+        "2024-01-03T09:31", "us"
+    )  # a Wednesday; by the clock of New York trading has begun
+    minutes = np.arange(300).astype("timedelta64[m]")
+
+    def hints(name: str, begin: Any, **options: Any) -> list[str]:
+        data = pa.table({"t": pa.array(begin + minutes), "x": np.ones(300)})
+        fit = pulse.Session(engine="local").fit
+        made = fit(data, time="t", model={"x": "step"}, error=1, out=tmp_path / name, **options)
+        lines = info(made.path)[1].splitlines()
+        return [line.removeprefix("hint").strip() for line in lines if line.startswith("hint")]
+
+    assert hints("all", opening) == hints("some", opening, where="x > 0") == []
+    assert hints("none", opening, where="x > 1") == [
+        "no row passes the filter, and the model is empty: correct the condition (--where)"
+    ]
+    (hint,) = hints("local", opening, session="XNYS")
+    assert hint.startswith(
+        "99.67 % of the rows lie outside of the sessions of XNYS, or are filtered: times without a zone"
+    )
+    assert hints("utc", opening + np.timedelta64(5, "h"), session="XNYS") == []

@@ -12,6 +12,7 @@ from pulse.store.manifest import Manifest
 _SHOWN = 10  # newest versions that are listed
 _MANY = 1000  # tuples: with fewer, the fixed size of a file dominates
 _RESTLESS = 0.5  # share of the tuples: a kept attribute should change less often
+_OUTSIDE = 0.5  # share of the rows: fewer lie outside of the sessions of the exchange that they are of
 
 
 Answered = list[tuple[int | None, int | None]]
@@ -153,7 +154,21 @@ def _hints(manifest: Manifest, found: dict[str, Any]) -> list[tuple[str, str]]:
         )
     if advice := advice_for(manifest.counts, manifest.schema, str(manifest.fit.get("nonfinite"))):
         rows.append(advice)
-    return [("hint", text) for text in rows]
+    return [("hint", text) for text in [*rows, *_filter_hint(manifest)]]
+
+
+def _filter_hint(manifest: Manifest) -> list[str]:
+    """Advise where a filter passes few rows or none, or sessions seem to be those of another clock."""
+    left, of = manifest.counts.get("filtered") or 0, manifest.counts.get("rows_read") or 0
+    session = manifest.schema.clock.session
+    if session and left > _OUTSIDE * of:
+        return [
+            f"{share(left, of)} of the rows lie outside of the sessions of {session}, or are filtered: times without a zone are "
+            "read as UTC; if they are of the exchange's clock, convert them first"
+        ]
+    if manifest.where is not None and left == of > 0:
+        return ["no row passes the filter, and the model is empty: correct the condition (--where)"]
+    return []
 
 
 def _versions(manifest: Manifest, answered: Answered | None) -> list[tuple[str, str]]:
