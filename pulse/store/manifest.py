@@ -256,9 +256,7 @@ class Manifest:
     def _newest(cls, folder: str | Path) -> Manifest:
         for _ in range(_LOOKS):
             check_own(folder, FOLDERS)
-            legacy = (
-                Path(folder) / LEGACY
-            )  # as long as it is there it is the model: see pulse.store.migration
+            legacy = Path(folder) / LEGACY  # while it is there, it is the model (pulse.store.migration)
             found = [] if legacy.is_file() else numbers(folder)
             path = commit_path(folder, found[-1]) if found else legacy
             try:

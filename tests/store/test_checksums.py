@@ -31,12 +31,12 @@ def test_a_changed_byte_anywhere_is_found_or_harmless(tmp_path: Path) -> None:
             good[:at] + bytes([good[at] ^ (1 << rng.randrange(8))]) + good[at + 1 :]
         )
         try:
-            rows, said = rows_of(Model(whole.path).read()), ""
+            rows, message = rows_of(Model(whole.path).read()), ""
         except StoreError as e:
-            rows, said = wanted, str(e)
+            rows, message = wanted, str(e)
         assert rows == wanted
-        assert not said or str(whole.path / name) in said
-        found += bool(said)
+        assert not message or str(whole.path / name) in message
+        found += bool(message)
     assert found > 50
 
 

@@ -1,4 +1,4 @@
-"""Two commands at once, in all pairs: none loses what it committed, and one that cannot go on says why and changes nothing.
+"""Two commands at once, in all pairs: none loses what it committed; one that cannot go on gives the reason and changes nothing.
 
 One command runs from its beginning to its end when the other is about to commit.
 """

@@ -3,9 +3,9 @@
 ::
 
     revisions ──by key──> files of the model that hold it ──one task each──> layers, logs, aside ──> manifest of the next version
-       the driver                  revise.task                  by the workers, in the folder          by the driver, one rename
+       the driver                  revise.task                  by the workers, in the folder          by the driver, one commit
 
-Until the manifest is renamed readers see the old version; the next revision removes the leftovers of a killed one.
+Until the commit readers see the old version; `pulse vacuum` removes what a killed revision leaves.
 """
 
 from __future__ import annotations

@@ -98,11 +98,16 @@ def test_functions_keep_every_truth(relation: Relation, expression: ex.Expressio
 @given(relations(bounds=(0.0,)), polynomials())
 def test_what_has_no_error_gets_its_rounding_alone(relation: Relation, expression: ex.Expression) -> None:
     made = compute(relation, [("z", expression)])
-    # A model is moved to another reference before it is computed with, which rounds as far as it reaches.
-    ends = np.maximum(np.abs(relation.lo), np.abs(relation.hi))
-    reach = np.array([ends[relation.group == group].max() for group in made.group])
+    reach = np.maximum(np.abs(made.lo), np.abs(made.hi))
     size = 1.0 + sum(np.abs(c) @ np.ones(c.shape[1]) for c in (made.models["x"], made.models["y"]))
-    rounding = 1e-13 * (size * (1.0 + reach) ** 2) ** 4  # of products of up to four factors
+    # A model about a far reference is moved to a near one first, which rounds by the size of its terms there.
+    far = np.maximum(np.abs(relation.lo), np.abs(relation.hi))[:, None]
+    terms = 1.0 + sum(
+        (np.abs(c) * far ** np.arange(c.shape[1])).sum(axis=1)
+        for c in (relation.models["x"], relation.models["y"])
+    )
+    moved = np.array([terms[relation.group == group].max() for group in made.group])
+    rounding = 1e-13 * np.maximum(size * (1.0 + reach) ** 2, moved) ** 4  # of products of up to four factors
     assert (made.err["z"] <= rounding).all()
 
 

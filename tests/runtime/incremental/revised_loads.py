@@ -261,7 +261,7 @@ def check_changes(
 
 
 def values_of(reported: dict[str, Any]) -> list[float]:
-    """The numbers that a result says; of instants the seconds since the start."""
+    """The numbers of a result; of instants the seconds since the start."""
     found = [x for name, x in reported.items() if name != "certainty" and not name.endswith("_err")]
     return [x.replace(tzinfo=UTC).timestamp() - START if isinstance(x, datetime) else x for x in found]
 
